@@ -1,0 +1,421 @@
+//! The state machine of one request.
+//!
+//! One sequence S is committed; every model has an *anchor*, the length of the prefix of S that its KV holds. A step
+//! at a model first feeds S from its anchor, then samples. The sampled token is *held*: it enters S only when the
+//! policy, or a bounded run, lets it. Handing off moves nothing but the name of the model whose turn it is, so it
+//! costs the same at any length of S.
+
+use crate::decision::{Accept, Handoff, Offer, Parcel};
+use crate::ids::{JourneyId, Role};
+use crate::random::{Purpose, uniform};
+use crate::request::{Request, Routing};
+use crate::step::{Draw, Sampled, Step};
+use crate::text::TextStream;
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// An end token, a stop string, or the policy's word.
+    Stop,
+    /// `max_tokens` or the context was used up.
+    Length,
+}
+
+/// What must happen next with a journey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It stays in this model's batch.
+    Decode,
+    /// It goes to another model's subserver; its KV here stays parked.
+    Leave {
+        /// The model whose turn it is.
+        to: Role,
+    },
+    /// It is over; KV is released everywhere.
+    Finish(FinishReason),
+}
+
+/// Whether the policy must be asked about a sampled token.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Consult {
+    /// Ask `route`, then call [`Journey::stay`], [`Journey::finish`] or [`Journey::hand_off`].
+    Route(Step),
+    /// Nobody needs to be asked.
+    Settled(Effect),
+}
+
+/// A token that was dropped so that another model decides its position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Proposal {
+    /// The model that proposed it.
+    pub by: Role,
+    /// The dropped token.
+    pub token: u32,
+    /// Entropy of the distribution it came from, in nats.
+    pub entropy: f32,
+}
+
+/// A committed token of the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// The model that made it.
+    pub by: Role,
+    /// The token and its signals.
+    pub sampled: Sampled,
+    /// Text that became visible with it; may be empty.
+    pub text: String,
+    /// What was dropped at this position, if the journey was handed off for it.
+    pub proposal: Option<Proposal>,
+}
+
+/// An answer of a policy that cannot be followed. The journey is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The route has no such model.
+    #[error("handoff to {0}, but the route has {1} models")]
+    UnknownRole(Role, usize),
+    /// The journey is already there.
+    #[error("handoff to {0}, where the journey already is")]
+    SameModel(Role),
+    /// The policy only moves the journey about.
+    #[error("{0} handoffs in a row without a committed token")]
+    NoProgress(u32),
+    /// More was accepted than was offered.
+    #[error("receive takes {0} tokens of {1} offered")]
+    TakesTooMany(usize, usize),
+}
+
+/// A bounded run at another model.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    back_to: Role,
+    left: u32,
+}
+
+/// One request's life across models.
+#[derive(Debug)]
+pub struct Journey {
+    id: JourneyId,
+    request: Request,
+    /// S, then the draft of a visit that waits for `receive`. Everything here has been or will be fed.
+    tokens: Vec<u32>,
+    /// Length of S.
+    committed: usize,
+    /// By role: the length of the prefix of `tokens` in that model's KV.
+    anchors: Vec<usize>,
+    here: Role,
+    visit: Option<Visit>,
+    /// Tokens committed since the journey came here.
+    run: u32,
+    /// Handoffs since the last committed token.
+    hops: u32,
+    held: Option<Sampled>,
+    output: Output,
+}
+
+/// What has been made and not yet been collected.
+#[derive(Debug)]
+struct Output {
+    text: TextStream,
+    ready: Vec<Made>,
+    /// Tokens of a visit, beyond S, that wait for `receive`.
+    draft: Vec<Made>,
+    proposal: Option<Proposal>,
+}
+
+impl Journey {
+    /// A journey at the entry model, with nothing fed.
+    #[must_use]
+    pub fn new(id: JourneyId, request: Request) -> Self {
+        let output = Output {
+            text: TextStream::new(request.stop.clone()),
+            ready: Vec::new(),
+            draft: Vec::new(),
+            proposal: None,
+        };
+        Self {
+            id,
+            tokens: request.prompt.clone(),
+            committed: request.prompt.len(),
+            anchors: vec![0; request.roles],
+            here: Role::ENTRY,
+            visit: None,
+            run: 0,
+            hops: 0,
+            held: None,
+            output,
+            request,
+        }
+    }
+
+    /// Records that the engine fed the next `count` tokens of [`Self::pending`] to the model here.
+    pub fn fed(&mut self, count: usize) {
+        let anchor = self.pending().0 + count;
+        debug_assert!(anchor <= self.tokens.len(), "fed more than was pending");
+        self.anchors[self.here.index()] = anchor;
+    }
+
+    /// Takes the token sampled after everything pending was fed.
+    pub fn hold(&mut self, sampled: Sampled) -> Consult {
+        if let Some(visit) = self.visit {
+            return Consult::Settled(self.advance_visit(visit, sampled));
+        }
+        if self.request.routing == Routing::Single {
+            return Consult::Settled(self.commit_and(Effect::Decode, sampled));
+        }
+        let step = Step {
+            index: (self.committed - self.request.prompt.len()) as u32,
+            run: self.run,
+            role: self.here,
+            at_eos: self.request.eos.contains(&sampled.token),
+            sampled: sampled.clone(),
+        };
+        self.held = Some(sampled);
+        Consult::Route(step)
+    }
+
+    /// The policy keeps the held token and the model.
+    pub fn stay(&mut self) -> Effect {
+        self.commit_held(Effect::Decode)
+    }
+
+    /// The policy keeps the held token and ends the answer.
+    pub fn finish(&mut self) -> Effect {
+        let effect = self.commit_held(Effect::Finish(FinishReason::Stop));
+        self.flush();
+        effect
+    }
+
+    /// The policy hands the journey to another model.
+    ///
+    /// # Errors
+    /// [`Refused`] when the handoff cannot be followed; the held token is then still held.
+    pub fn hand_off(&mut self, handoff: Handoff, parcel: Parcel) -> Result<Effect, Refused> {
+        let Handoff { to, run } = handoff;
+        if to.index() >= self.request.roles {
+            return Err(Refused::UnknownRole(to, self.request.roles));
+        }
+        if to == self.here {
+            return Err(Refused::SameModel(to));
+        }
+        if self.hops >= HOPS_WITHOUT_PROGRESS_MAX && !parcel.keep_held {
+            return Err(Refused::NoProgress(self.hops));
+        }
+        let back_to = self.here;
+        if parcel.keep_held {
+            if let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
+                return Ok(end);
+            }
+        } else if let Some(held) = self.held.take() {
+            self.output.proposal =
+                Some(Proposal { by: back_to, token: held.token, entropy: held.signals.entropy });
+        }
+        self.visit = run.map(|left| Visit { back_to, left: left.get() });
+        Ok(self.leave(to))
+    }
+
+    /// What `receive` must be shown before the journey decodes on, if a visit brought tokens that wait for it.
+    #[must_use]
+    pub fn offer(&self) -> Option<Offer> {
+        let draft = &self.output.draft;
+        let first = draft.first().filter(|_| self.visit.is_none())?;
+        Some(Offer {
+            from: first.by,
+            tokens: draft.iter().map(|made| made.sampled.token).collect(),
+            logprobs: draft.iter().map(|made| made.sampled.logprob).collect(),
+        })
+    }
+
+    /// `receive` has judged the offer: commits what it takes, drops the rest in every model's KV.
+    ///
+    /// # Errors
+    /// [`Refused::TakesTooMany`]; the offer then still stands.
+    pub fn accept(&mut self, accept: Accept) -> Result<Effect, Refused> {
+        let offered = self.output.draft.len();
+        if accept.take > offered {
+            return Err(Refused::TakesTooMany(accept.take, offered));
+        }
+        let mut effect = Effect::Decode;
+        let draft = std::mem::take(&mut self.output.draft);
+        for made in draft.into_iter().take(accept.take) {
+            effect = self.commit_made(made, Effect::Decode);
+            if effect != Effect::Decode {
+                break;
+            }
+        }
+        self.drop_draft();
+        self.run = 0;
+        Ok(effect)
+    }
+
+    /// The policy failed: this journey goes on without it, at the route's fallback model. A held token is kept.
+    pub fn fall_back(&mut self, to: Role) -> Effect {
+        self.request.routing = Routing::Single;
+        self.visit = None;
+        let take = self.output.draft.len();
+        let kept = match self.held.take() {
+            Some(sampled) => self.commit_and(Effect::Decode, sampled),
+            None => self.accept(Accept { take }).unwrap_or(Effect::Decode),
+        };
+        match kept {
+            Effect::Decode if to != self.here => self.leave(to),
+            other => other,
+        }
+    }
+
+    /// The KV of a model is gone; the sequence is fed again when the journey comes there.
+    pub fn forget(&mut self, role: Role) {
+        self.anchors[role.index()] = 0;
+    }
+
+    /// The tokens made since the last call, in order.
+    pub fn take_output(&mut self) -> Vec<Made> {
+        std::mem::take(&mut self.output.ready)
+    }
+
+    /// This journey's name.
+    #[must_use]
+    pub fn id(&self) -> JourneyId {
+        self.id
+    }
+
+    /// What the client asked for.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The model whose turn it is.
+    #[must_use]
+    pub fn here(&self) -> Role {
+        self.here
+    }
+
+    /// What the model here must be fed before it can sample: the position of the first token, and the tokens.
+    ///
+    /// Never empty: a model that has seen everything, and whose proposal was dropped without a replacement, is fed
+    /// the last token once more, for its logits are gone.
+    #[must_use]
+    pub fn pending(&self) -> (usize, &[u32]) {
+        let from = self.anchors[self.here.index()].min(self.tokens.len() - 1);
+        (from, &self.tokens[from..])
+    }
+
+    /// How the token after everything pending is chosen.
+    #[must_use]
+    pub fn draw(&self) -> Draw {
+        let position = self.tokens.len() as u64;
+        Draw {
+            sampling: self.request.sampling,
+            uniform: uniform(self.request.seed, position, Purpose::Sample, 0),
+            candidates: self.request.candidates,
+        }
+    }
+
+    /// The index in the sequence of the token that is decided next; keys the policy's randomness.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.tokens.len() as u64
+    }
+
+    /// The models whose KV holds something of this journey.
+    pub fn visited(&self) -> impl Iterator<Item = Role> + '_ {
+        self.anchors.iter().enumerate().filter(|(_, anchor)| **anchor > 0).map(|(ix, _)| Role(ix as u16))
+    }
+
+    fn advance_visit(&mut self, visit: Visit, sampled: Sampled) -> Effect {
+        let left = visit.left - 1;
+        self.visit = (left > 0).then_some(Visit { left, ..visit });
+        let next = if left > 0 { Effect::Decode } else { Effect::Leave { to: visit.back_to } };
+        let effect = if self.request.routing == (Routing::Policy { holds_visits: true }) {
+            self.draft(sampled, next, visit)
+        } else {
+            self.commit_and(next, sampled)
+        };
+        match effect {
+            Effect::Leave { to } => self.leave(to),
+            other => other,
+        }
+    }
+
+    /// Adds a token beyond S. A visit ends early where the answer would end if everything were accepted.
+    fn draft(&mut self, sampled: Sampled, next: Effect, visit: Visit) -> Effect {
+        let ends = self.request.eos.contains(&sampled.token);
+        self.tokens.push(sampled.token);
+        let made = self.made(sampled);
+        self.output.draft.push(made);
+        if ends || self.out_of_room(self.tokens.len()) {
+            self.visit = None;
+            return Effect::Leave { to: visit.back_to };
+        }
+        next
+    }
+
+    fn leave(&mut self, to: Role) -> Effect {
+        self.here = to;
+        self.run = 0;
+        self.hops += 1;
+        Effect::Leave { to }
+    }
+
+    fn commit_held(&mut self, next: Effect) -> Effect {
+        match self.held.take() {
+            Some(sampled) => self.commit_and(next, sampled),
+            None => next,
+        }
+    }
+
+    fn commit_and(&mut self, next: Effect, sampled: Sampled) -> Effect {
+        let made = self.made(sampled);
+        self.tokens.push(made.sampled.token);
+        self.commit_made(made, next)
+    }
+
+    /// Moves the end of S over one token of `tokens`. `next` unless the answer ends with it.
+    fn commit_made(&mut self, mut made: Made, next: Effect) -> Effect {
+        let token = made.sampled.token;
+        debug_assert_eq!(self.tokens[self.committed], token, "S and what is committed differ");
+        self.committed += 1;
+        self.run += 1;
+        self.hops = 0;
+        made.text = self.output.text.push(self.request.vocabulary.bytes(token));
+        self.output.ready.push(made);
+        let reason = if self.output.text.stopped() || self.request.eos.contains(&token) {
+            FinishReason::Stop
+        } else if self.out_of_room(self.committed) {
+            FinishReason::Length
+        } else {
+            return next;
+        };
+        self.flush();
+        Effect::Finish(reason)
+    }
+
+    fn made(&mut self, sampled: Sampled) -> Made {
+        Made { by: self.here, sampled, text: String::new(), proposal: self.output.proposal.take() }
+    }
+
+    fn out_of_room(&self, length: usize) -> bool {
+        let answer = length - self.request.prompt.len();
+        answer >= self.request.max_tokens || length >= self.request.context
+    }
+
+    /// Shows text that was withheld in case a stop string came.
+    fn flush(&mut self) {
+        let rest = self.output.text.finish();
+        if let Some(last) = self.output.ready.last_mut() {
+            last.text.push_str(&rest);
+        }
+    }
+
+    fn drop_draft(&mut self) {
+        self.tokens.truncate(self.committed);
+        for anchor in &mut self.anchors {
+            *anchor = (*anchor).min(self.committed);
+        }
+    }
+}
+
+/// A policy that moves a journey this often without letting a token be committed is refused: it would never end.
+const HOPS_WITHOUT_PROGRESS_MAX: u32 = 16;

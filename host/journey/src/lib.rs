@@ -1,0 +1,22 @@
+//! One request's life across models, as pure rules.
+//!
+//! A [`Journey`] is told what happened (tokens were fed, a token was sampled, the policy decided) and answers what
+//! must happen next ([`Effect`]). It performs nothing: no clock, no randomness of its own, no I/O. The loops of the
+//! server perform effects; the engine and the policy host speak the vocabulary of [`step`] and [`decision`].
+//!
+//! Reading order follows a request: [`request`] → [`step`] → [`decision`] → [`journey`] → [`text`].
+
+pub mod decision;
+pub mod ids;
+pub mod journey;
+pub mod random;
+pub mod request;
+pub mod step;
+pub mod text;
+
+pub use decision::{Accept, Decision, Handoff, Offer, Parcel};
+pub use ids::{JourneyId, Role};
+pub use journey::{Consult, Effect, FinishReason, Journey, Made, Proposal};
+pub use request::{Request, Routing, Sampling};
+pub use step::{Candidate, Draw, Sampled, Signals, Step};
+pub use text::Vocabulary;

@@ -1,0 +1,67 @@
+//! What one decoding step gives, per journey.
+//!
+//! The engine fills [`Sampled`]; the journey adds where it happened and shows it to the policy as [`Step`].
+
+use crate::ids::Role;
+use crate::request::Sampling;
+
+/// How the engine is to choose the next token of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Temperature and truncation of the distribution.
+    pub sampling: Sampling,
+    /// The uniform number in [0, 1) that picks the token; unused by greedy sampling.
+    pub uniform: f64,
+    /// How many of the most probable tokens to report in [`Sampled::candidates`].
+    pub candidates: usize,
+}
+
+/// Scalars of the next-token distribution at temperature 1, before any truncation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Signals {
+    /// Shannon entropy over the full vocabulary, in nats.
+    pub entropy: f32,
+    /// Probability of the most probable token.
+    pub top1: f32,
+    /// Probability of the most probable token less that of the second.
+    pub margin: f32,
+}
+
+/// One of the most probable tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The token.
+    pub token: u32,
+    /// Its logit as the model gave it.
+    pub logit: f32,
+    /// Its probability at temperature 1.
+    pub prob: f32,
+}
+
+/// A token that was sampled and is not yet part of any sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// The token.
+    pub token: u32,
+    /// Its log-probability at temperature 1, in nats.
+    pub logprob: f32,
+    /// Scalars of the distribution it came from.
+    pub signals: Signals,
+    /// The most probable tokens, best first; as many as were asked for.
+    pub candidates: Vec<Candidate>,
+}
+
+/// One decoded position as the policy sees it. The token is *held*: it is not in the sequence yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The index that the token would take among the tokens generated so far (0 = first of the answer).
+    pub index: u32,
+    /// How many tokens this model committed since the journey last came to it.
+    pub run: u32,
+    /// The model that sampled it.
+    pub role: Role,
+    /// Whether the token ends the answer.
+    pub at_eos: bool,
+    /// The token and its signals.
+    pub sampled: Sampled,
+}
