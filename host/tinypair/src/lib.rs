@@ -5,3 +5,4 @@
 //! an engine and knows nothing about routing. The program that trained the pair is the example `train`.
 
 pub mod models;
+pub mod problems;

@@ -40,10 +40,16 @@ macro_rules! embedded_files {
     ($model:literal) => {
         &[
             ("config.json", include_bytes!(concat!("../models/", $model, "/config.json"))),
-            ("generation_config.json", include_bytes!(concat!("../models/", $model, "/generation_config.json"))),
+            (
+                "generation_config.json",
+                include_bytes!(concat!("../models/", $model, "/generation_config.json")),
+            ),
             ("model.safetensors", include_bytes!(concat!("../models/", $model, "/model.safetensors"))),
             ("tokenizer.json", include_bytes!(concat!("../models/", $model, "/tokenizer.json"))),
-            ("tokenizer_config.json", include_bytes!(concat!("../models/", $model, "/tokenizer_config.json"))),
+            (
+                "tokenizer_config.json",
+                include_bytes!(concat!("../models/", $model, "/tokenizer_config.json")),
+            ),
         ]
     };
 }
