@@ -1,1 +1,26 @@
-//! stub
+//! Runs routing policies: sandboxed Wasm components that decide, token by token, where a journey goes.
+//!
+//! Bytes become a [`Revision`] when [`PolicyHost::load`] has compiled, checked and rehearsed them; a journey asks its
+//! own [`Session`] of that revision. Everything a guest answers is checked here and handed on in the words of
+//! `journey`, and whatever a guest does wrong ends as one [`PolicyError`] for one journey: no guest can stop, block
+//! or crash the server. This crate knows no HTTP, no models and no async runtime.
+//!
+//! Reading order: [`host`] → [`revision`] → [`session`] → [`file`]; what a guest may use is in [`limits`].
+
+pub mod descriptor;
+pub mod digest;
+pub mod error;
+pub mod file;
+pub mod host;
+pub mod limits;
+pub mod revision;
+pub mod session;
+
+pub use descriptor::{Descriptor, Parameter, Settings};
+pub use digest::Digest;
+pub use error::{Call, Fault, PolicyError};
+pub use file::{FailedLoad, FileStatus, PolicyFile};
+pub use host::PolicyHost;
+pub use limits::Limits;
+pub use revision::Revision;
+pub use session::{ModelInfo, Session, Start};

@@ -1,0 +1,78 @@
+//! One journey's conversation with its policy.
+
+use std::sync::Arc;
+
+use journey::{Accept, Decision, Handoff, JourneyId, Offer, Parcel, Step};
+
+use crate::descriptor::Settings;
+use crate::error::PolicyError;
+use crate::revision::Revision;
+
+/// A model of the route, as a policy knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// Name in the server's configuration.
+    pub name: String,
+    /// Number of token ids that its output distinguishes.
+    pub vocabulary: u32,
+    /// Most tokens, prompt included, that it can hold.
+    pub context: u32,
+}
+
+/// Fixed for one journey.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Names the journey in log lines.
+    pub journey: JourneyId,
+    /// The route's models by role.
+    pub models: Arc<[ModelInfo]>,
+    /// Values for the policy's parameters, from [`Revision::settings`] of the same revision.
+    pub settings: Settings,
+    /// Number of tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// Most tokens that the answer may have.
+    pub max_tokens: u32,
+    /// Key of the policy's random numbers.
+    pub seed: u64,
+}
+
+/// The policy's side of one journey, in a Wasm instance of its own.
+///
+/// A call that fails ends the session: every later call answers [`PolicyError::SessionEnded`] and the guest is never
+/// entered again. `position` is [`journey::Journey::position`]; it keys the numbers of `host.uniform`.
+pub struct Session {
+    revision: Arc<Revision>,
+}
+
+impl Session {
+    /// Where the journey goes after this step.
+    ///
+    /// # Errors
+    /// What the guest did wrong; also [`PolicyError::BadAnswer`] for a handoff to a model that the route does not
+    /// have or where the journey already is.
+    pub fn route(&mut self, _position: u64, _step: &Step) -> Result<Decision, PolicyError> {
+        unimplemented!("the next commit")
+    }
+
+    /// What crosses with the handoff that `route` just asked for.
+    ///
+    /// # Errors
+    /// What the guest did wrong.
+    pub fn send(&mut self, _position: u64, _handoff: Handoff) -> Result<Parcel, PolicyError> {
+        unimplemented!("the next commit")
+    }
+
+    /// What is kept of a bounded visit. Asked only if the descriptor says that the policy `receives`.
+    ///
+    /// # Errors
+    /// What the guest did wrong; also [`PolicyError::BadAnswer`] when it takes more than was offered.
+    pub fn receive(&mut self, _position: u64, _offer: &Offer) -> Result<Accept, PolicyError> {
+        unimplemented!("the next commit")
+    }
+
+    /// The revision that this journey began with.
+    #[must_use]
+    pub fn revision(&self) -> &Arc<Revision> {
+        &self.revision
+    }
+}
