@@ -1,0 +1,190 @@
+//! What can go wrong between a checkpoint and a token, classed by fault.
+//!
+//! One enum for the crate, so that a caller decides by class: the model's files, the caller's text, the caller's
+//! rows, or ours. Messages name the file and key and say what to do; causes are only in `source`.
+
+use journey::JourneyId;
+
+/// A failure of the engine or of loading it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    // The model's files.
+    /// A file of the checkpoint is not there.
+    #[error("{file} is missing from {place}; a checkpoint needs {needs}")]
+    MissingFile {
+        /// The file.
+        file: String,
+        /// The directory or the embedded model.
+        place: String,
+        /// What would be enough.
+        needs: &'static str,
+    },
+    /// A file is there and cannot be read.
+    #[error("reading {file}; check that it is a readable file")]
+    Read {
+        /// The file, with its directory.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not the JSON that it should be.
+    #[error("parsing {file}; it must be valid JSON of the Hugging Face layout")]
+    Json {
+        /// The file.
+        file: String,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A key has a value that this engine cannot follow.
+    #[error("{file}: {key} {problem}")]
+    Config {
+        /// The file.
+        file: String,
+        /// The key, with dots for nesting.
+        key: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The architecture is not one that this engine decodes.
+    #[error("{file}: architectures is {found:?}; this engine decodes LlamaForCausalLM")]
+    Architecture {
+        /// The file.
+        file: String,
+        /// What it says.
+        found: Vec<String>,
+    },
+    /// A safetensors file is torn or is no safetensors file.
+    #[error("{file} is damaged: {problem}; copy or download it again")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A weight is not in the checkpoint.
+    #[error("tensor {tensor} is missing from {file}; the checkpoint does not fit its config.json")]
+    MissingTensor {
+        /// The tensor.
+        tensor: String,
+        /// The safetensors file or the index.
+        file: String,
+    },
+    /// A weight has another shape than the config says.
+    #[error("tensor {tensor} in {file} has shape {found:?}, but config.json asks for {expected:?}")]
+    TensorShape {
+        /// The tensor.
+        tensor: String,
+        /// The safetensors file.
+        file: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape by the config.
+        expected: Vec<usize>,
+    },
+    /// A weight is stored in a way that is not read.
+    #[error("tensor {tensor} in {file} is stored as {found}; convert the checkpoint to F32, F16 or BF16")]
+    TensorType {
+        /// The tensor.
+        tensor: String,
+        /// The safetensors file.
+        file: String,
+        /// The stored type.
+        found: String,
+    },
+    /// `tokenizer.json` is not a tokenizer that this engine understands.
+    #[error("{file}: {problem}")]
+    Tokenizer {
+        /// The file.
+        file: String,
+        /// What is wrong, as the tokenizer library says it.
+        problem: String,
+    },
+
+    // The caller's text.
+    /// The tokenizer refused a text.
+    #[error("tokenising: {problem}")]
+    Encode {
+        /// Why, as the tokenizer library says it.
+        problem: String,
+    },
+    /// The chat template refused the messages, or is not a valid template.
+    #[error("chat template: {message}")]
+    Template {
+        /// The template's own words, or the parser's.
+        message: String,
+    },
+    /// The model has no chat template, so it cannot chat.
+    #[error(
+        "the model has no chat template; use text completion, or add chat_template.jinja to the checkpoint"
+    )]
+    NoTemplate,
+
+    // The caller's rows.
+    /// A row has no tokens.
+    #[error("{journey} has a row without tokens")]
+    EmptyRow {
+        /// Whose row.
+        journey: JourneyId,
+    },
+    /// A journey has two rows in one step.
+    #[error("{journey} has two rows in one step")]
+    RepeatedJourney {
+        /// Whose rows.
+        journey: JourneyId,
+    },
+    /// A row begins beyond what the KV holds.
+    #[error("{journey} is fed from position {from}, but its KV holds {held} positions")]
+    Gap {
+        /// Whose row.
+        journey: JourneyId,
+        /// Where it begins.
+        from: usize,
+        /// Positions held.
+        held: usize,
+    },
+    /// A row ends beyond the model's context.
+    #[error("{journey} needs {needed} positions; the model's context is {context}")]
+    ContextFull {
+        /// Whose row.
+        journey: JourneyId,
+        /// Positions with this row.
+        needed: usize,
+        /// Positions there are.
+        context: usize,
+    },
+    /// A token id is not in the model's vocabulary.
+    #[error("{journey} feeds token {token}; the model has {vocabulary} tokens")]
+    UnknownToken {
+        /// Whose row.
+        journey: JourneyId,
+        /// The id.
+        token: u32,
+        /// Number of ids.
+        vocabulary: usize,
+    },
+
+    // The model's numbers, and ours.
+    /// The model gave logits that are not numbers, so nothing can be sampled.
+    #[error("{journey}: the model's logits are not finite numbers; its weights are probably damaged")]
+    NotFinite {
+        /// Whose row.
+        journey: JourneyId,
+    },
+    /// A tensor operation failed.
+    #[error("{doing}")]
+    Tensor {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why.
+        source: candle_core::Error,
+    },
+    /// The engine's worker threads cannot be started.
+    #[error("starting {threads} worker threads")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// Why.
+        source: rayon::ThreadPoolBuildError,
+    },
+}

@@ -1,0 +1,70 @@
+//! What is known about a model without running it.
+
+use std::fmt;
+
+/// Shape, limits and cost of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// The name the model was loaded under; of an inspected one, the directory's or the embedded name.
+    pub name: String,
+    /// The class of the checkpoint, such as `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Number of logits; token ids are `0..vocabulary`.
+    pub vocabulary: usize,
+    /// Most positions of one sequence.
+    pub context: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Width inside the feed-forward block.
+    pub intermediate: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Query heads per layer.
+    pub heads: usize,
+    /// Key and value heads per layer; divides `heads`.
+    pub kv_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Weights of the model, a tied head counted once.
+    pub parameters: u64,
+    /// Bytes of the weights in memory once loaded.
+    pub weight_bytes: u64,
+    /// Bytes of KV that one position takes over all layers.
+    pub kv_bytes_per_token: u64,
+    /// Tokens that end an answer; those of `generation_config.json` first.
+    pub eos: Vec<u32>,
+    /// How most of the weights are stored in the checkpoint.
+    pub dtype: WeightType,
+}
+
+/// How a checkpoint stores a weight. In memory weights are always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WeightType {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of a single.
+    Bf16,
+}
+
+impl WeightType {
+    /// Bytes of one stored weight.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+impl fmt::Display for WeightType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        })
+    }
+}
