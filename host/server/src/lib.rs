@@ -1,1 +1,8 @@
-//! stub
+//! The server: loops, HTTP, configuration, command line.
+//!
+//! Everything that has rules lives in the pure crates; here rules are performed. Reading order follows a request:
+//! [`config`] → [`http`] → [`runtime`] (client-server loop, decode loop, cross-model loop) → back to [`http`].
+
+pub mod config;
+pub mod runtime;
+pub mod telemetry;

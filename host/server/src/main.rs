@@ -1,1 +1,3 @@
-fn main(){}
+//! The binary `tokenrouter`.
+
+fn main() {}

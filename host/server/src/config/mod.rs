@@ -1,0 +1,13 @@
+//! The configuration file: TOML in, a checked tree out.
+//!
+//! Parsing gives valid values or an error that names the key; nothing is validated later. What needs the models or the
+//! policies themselves (does the folder hold a model, does the policy know the setting) is checked when they load.
+
+mod error;
+mod tree;
+
+pub use error::ConfigError;
+pub use tree::{Config, Model, ModelSource, PolicySource, Route, Sandbox, Server};
+
+/// The configuration used when none is given, as text.
+pub const EMBEDDED: &str = include_str!("../../../../examples/configs/embedded.toml");

@@ -1,0 +1,149 @@
+//! What can be asked for: models and routes by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::{ModelSpec, Tokenizer};
+use journey::Role;
+use policy::{PolicyFile, Revision};
+
+/// A model's place among the server's models and subservers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelIx(pub u16);
+
+impl ModelIx {
+    /// As an index into arrays by model.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A loaded model, without its engine: that belongs to its subserver.
+pub struct Model {
+    /// Name in the configuration.
+    pub name: String,
+    /// What it is.
+    pub spec: ModelSpec,
+    /// Its tokenizer.
+    pub tokenizer: Arc<Tokenizer>,
+}
+
+/// What a client names in `model`: models by role and who decides between them.
+pub struct Route {
+    /// Name, unique among models and routes.
+    pub name: String,
+    /// Models by role.
+    pub models: Vec<ModelIx>,
+    /// Names of the models by role.
+    pub model_names: Vec<String>,
+    /// The role that goes on alone when the policy fails.
+    pub fallback: Role,
+    /// The smallest context of the models, in tokens.
+    pub context: usize,
+    /// Tokens that end an answer.
+    pub eos: Arc<[u32]>,
+    /// The tokenizer all models share.
+    pub tokenizer: Arc<Tokenizer>,
+    /// What the policy is told about the models, by role.
+    pub model_infos: Arc<[policy::ModelInfo]>,
+    pub(super) deciding: Deciding,
+}
+
+/// Who decides.
+pub(super) enum Deciding {
+    /// A single model makes the whole answer.
+    Single,
+    /// A policy.
+    Policy {
+        source: PolicySource,
+        /// Set in the configuration.
+        settings: BTreeMap<String, f64>,
+    },
+}
+
+/// Where the revision in force comes from.
+pub(super) enum PolicySource {
+    Builtin(Arc<Revision>),
+    File(PolicyFile),
+}
+
+impl Route {
+    /// The policy's revision in force now; none for a single model.
+    #[must_use]
+    pub fn policy_revision(&self) -> Option<Arc<Revision>> {
+        match &self.deciding {
+            Deciding::Single => None,
+            Deciding::Policy { source: PolicySource::Builtin(revision), .. } => Some(Arc::clone(revision)),
+            Deciding::Policy { source: PolicySource::File(file), .. } => Some(file.current()),
+        }
+    }
+
+    /// The watched file of the policy, if it has one.
+    #[must_use]
+    pub fn policy_file(&self) -> Option<&PolicyFile> {
+        match &self.deciding {
+            Deciding::Policy { source: PolicySource::File(file), .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The route's settings with those of a request over them.
+    #[must_use]
+    pub fn settings_with(&self, overrides: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let mut settings = match &self.deciding {
+            Deciding::Single => BTreeMap::new(),
+            Deciding::Policy { settings, .. } => settings.clone(),
+        };
+        settings.extend(overrides.iter().map(|(key, value)| (key.clone(), *value)));
+        settings
+    }
+}
+
+/// Everything that is served.
+pub struct Catalog {
+    /// Models by [`ModelIx`].
+    pub models: Vec<Model>,
+    /// Routes by name; each model is also a route of its own name.
+    pub routes: BTreeMap<String, Arc<Route>>,
+}
+
+/// A route as a request named it: `NAME` or `NAME@setting=value,setting=value`.
+#[derive(Clone)]
+pub struct Selected {
+    /// The route.
+    pub route: Arc<Route>,
+    /// Settings for this request.
+    pub overrides: BTreeMap<String, f64>,
+}
+
+/// A name that selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSuchRoute {
+    /// No model or route has this name.
+    #[error("the model {0:?} does not exist; GET /v1/models lists what does")]
+    Unknown(String),
+    /// What follows the `@` is not `setting=number`.
+    #[error("{0:?} after '@' is not of the form setting=number")]
+    Malformed(String),
+}
+
+impl Catalog {
+    /// Finds what a request named.
+    ///
+    /// # Errors
+    /// [`NoSuchRoute`].
+    pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
+        let (route_name, settings) = name.split_once('@').unwrap_or((name, ""));
+        let route = self.routes.get(route_name).ok_or_else(|| NoSuchRoute::Unknown(route_name.to_owned()))?;
+        let mut overrides = BTreeMap::new();
+        for setting in settings.split(',').filter(|s| !s.is_empty()) {
+            let malformed = || NoSuchRoute::Malformed(setting.to_owned());
+            let (key, value) = setting.split_once('=').ok_or_else(malformed)?;
+            let value: f64 = value.trim().parse().map_err(|_| malformed())?;
+            overrides.insert(key.trim().to_owned(), value);
+        }
+        Ok(Selected { route: Arc::clone(route), overrides })
+    }
+}

@@ -1,0 +1,271 @@
+//! From a configuration to loaded models and checked routes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::{EngineError, Loaded, Mismatch, ModelFiles, compare_tokenizers};
+use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
+
+use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
+use super::subserver::Powered;
+use crate::config::{self, Config, ModelSource};
+
+/// Who is told how far loading has come.
+pub trait LoadProgress {
+    /// Bytes of a model's weights read so far.
+    fn model(&mut self, name: &str, done_bytes: u64, total_bytes: u64);
+    /// A route and its policy are ready.
+    fn route(&mut self, name: &str);
+}
+
+/// Nobody is told.
+impl LoadProgress for () {
+    fn model(&mut self, _name: &str, _done_bytes: u64, _total_bytes: u64) {}
+    fn route(&mut self, _name: &str) {}
+}
+
+/// Why the server cannot start. The message names the model, route or policy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// `embedded:NAME` names nothing.
+    #[error("models.{model:?}.files: the binary holds no model {name:?}; it holds {known}")]
+    NoSuchEmbedded {
+        /// Model in the configuration.
+        model: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A model does not load.
+    #[error("models.{model:?}: {source}")]
+    Model {
+        /// Model in the configuration.
+        model: String,
+        /// Why.
+        source: EngineError,
+    },
+    /// Two models of a route do not speak the same tokens.
+    #[error("routes.{route:?}: {first:?} and {second:?} have different tokenizers: {mismatch}. A route needs one tokenizer")]
+    Tokenizers {
+        /// Route in the configuration.
+        route: String,
+        /// Entry model.
+        first: String,
+        /// The other.
+        second: String,
+        /// The first difference.
+        mismatch: Mismatch,
+    },
+    /// `builtin:NAME` names nothing.
+    #[error("routes.{route:?}.policy: there is no built-in policy {name:?}; there are {known}")]
+    NoSuchBuiltin {
+        /// Route in the configuration.
+        route: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The sandbox cannot be set up.
+    #[error("sandbox: {0}")]
+    Sandbox(#[source] PolicyError),
+    /// A policy does not load.
+    #[error("routes.{route:?}.policy: {source}")]
+    Policy {
+        /// Route in the configuration.
+        route: String,
+        /// Why.
+        source: PolicyError,
+    },
+    /// A policy loads but does not fit its route.
+    #[error("routes.{route:?}: {problem}")]
+    Unfit {
+        /// Route in the configuration.
+        route: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// The policies inside the binary: name and component.
+#[must_use]
+pub fn builtin_policies() -> [(&'static str, &'static [u8]); 4] {
+    [
+        ("entropy", include_bytes!("../../../../policies/prebuilt/entropy.wasm")),
+        ("margin", include_bytes!("../../../../policies/prebuilt/margin.wasm")),
+        ("pinned", include_bytes!("../../../../policies/prebuilt/pinned.wasm")),
+        ("random-share", include_bytes!("../../../../policies/prebuilt/random-share.wasm")),
+    ]
+}
+
+/// The Wasm host with the limits of a configuration.
+///
+/// # Errors
+/// [`StartError::Sandbox`].
+pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
+    let sandbox = &config.sandbox;
+    let limits = Limits {
+        memory_bytes: (sandbox.memory_mib.get() as usize) << 20,
+        fuel_per_call: sandbox.fuel_per_call,
+        deadline: sandbox.deadline(),
+        sessions: u32::try_from(config.server.journeys_max.get()).unwrap_or(u32::MAX),
+        ..Limits::default()
+    };
+    PolicyHost::new(limits).map(Arc::new).map_err(StartError::Sandbox)
+}
+
+/// Loads all models and policies.
+///
+/// # Errors
+/// [`StartError`].
+pub(super) fn load_catalog(
+    config: &Config,
+    progress: &mut dyn LoadProgress,
+) -> Result<(Catalog, Vec<Powered>), StartError> {
+    let mut models = Vec::new();
+    let mut engines = Vec::new();
+    for (name, model) in &config.models {
+        let Loaded { engine, tokenizer } = load_model(name, model, progress)?;
+        models.push(Model { name: name.clone(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
+        engines.push(Powered { name: name.clone(), engine: Box::new(engine), limits: model.limits });
+    }
+    let mut routes = BTreeMap::new();
+    for (ix, model) in models.iter().enumerate() {
+        let roles = vec![ModelIx(ix as u16)];
+        let route = assemble(&model.name, &models, roles, journey::Role::ENTRY, Deciding::Single);
+        routes.insert(model.name.clone(), Arc::new(route));
+    }
+    if !config.routes.is_empty() {
+        let mut policies = Policies { host: policy_host(config)?, builtin: BTreeMap::new() };
+        for (name, route) in &config.routes {
+            let route = policies.bind(name, route, &models)?;
+            routes.insert(name.clone(), Arc::new(route));
+            progress.route(name);
+        }
+    }
+    Ok((Catalog { models, routes }, engines))
+}
+
+fn load_model(name: &str, model: &config::Model, progress: &mut dyn LoadProgress) -> Result<Loaded, StartError> {
+    let files = match &model.source {
+        ModelSource::Folder(path) => ModelFiles::Directory(path.clone()),
+        ModelSource::Embedded(embedded) => {
+            let Some(found) = tinypair::models::by_name(embedded) else {
+                let known: Vec<&str> = tinypair::models::ALL.iter().map(|model| model.name).collect();
+                let (model, name) = (name.to_owned(), embedded.clone());
+                return Err(StartError::NoSuchEmbedded { model, name, known: known.join(", ") });
+            };
+            ModelFiles::Embedded { name: found.name, files: found.files }
+        }
+    };
+    engine::load(name, &files, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
+        .map_err(|source| StartError::Model { model: name.to_owned(), source })
+}
+
+struct Policies {
+    host: Arc<PolicyHost>,
+    /// Built-in policies that are in use; each is compiled once.
+    builtin: BTreeMap<String, Arc<Revision>>,
+}
+
+impl Policies {
+    fn bind(&mut self, name: &str, route: &config::Route, models: &[Model]) -> Result<Route, StartError> {
+        let role = |wanted: &String| models.iter().position(|model| model.name == *wanted);
+        let roles: Vec<ModelIx> =
+            route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
+        check_tokenizers(name, &roles, models)?;
+        let count = roles.len();
+        let source = match &route.policy {
+            config::PolicySource::Builtin(builtin) => {
+                let revision = self.builtin(name, builtin)?;
+                check_fit(&revision, count, &route.settings)
+                    .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
+                PolicySource::Builtin(revision)
+            }
+            config::PolicySource::File(path) => {
+                let settings = route.settings.clone();
+                let check = move |revision: &Revision| check_fit(revision, count, &settings);
+                let file = PolicyFile::open(Arc::clone(&self.host), path, check)
+                    .map_err(|source| StartError::Policy { route: name.to_owned(), source })?;
+                PolicySource::File(file)
+            }
+        };
+        let deciding = Deciding::Policy { source, settings: route.settings.clone() };
+        Ok(assemble(name, models, roles, route.fallback, deciding))
+    }
+
+    fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
+        if let Some(revision) = self.builtin.get(name) {
+            return Ok(Arc::clone(revision));
+        }
+        let policies = builtin_policies();
+        let Some((_, component)) = policies.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<String> = policies.iter().map(|(known, _)| format!("builtin:{known}")).collect();
+            let (route, name) = (route.to_owned(), name.to_owned());
+            return Err(StartError::NoSuchBuiltin { route, name, known: known.join(", ") });
+        };
+        let revision = self
+            .host
+            .load(component)
+            .map_err(|source| StartError::Policy { route: route.to_owned(), source })?;
+        self.builtin.insert(name.to_owned(), Arc::clone(&revision));
+        Ok(revision)
+    }
+}
+
+/// Whether a policy can decide for a route; also asked of every new revision of a policy file.
+fn check_fit(revision: &Revision, models: usize, settings: &BTreeMap<String, f64>) -> Result<(), String> {
+    let descriptor = revision.descriptor();
+    let (least, most) = (*descriptor.models.start(), *descriptor.models.end());
+    if !(least..=most).contains(&models) {
+        return Err(format!(
+            "the policy {:?} is for {least} to {most} models, the route has {models}; change `models`",
+            descriptor.name
+        ));
+    }
+    revision.settings(settings).map(drop).map_err(|error| format!("settings: {error}"))
+}
+
+fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<(), StartError> {
+    let entry = &models[roles[0].index()];
+    for other in roles[1..].iter().map(|role| &models[role.index()]) {
+        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| StartError::Tokenizers {
+            route: route.to_owned(),
+            first: entry.name.clone(),
+            second: other.name.clone(),
+            mismatch,
+        })?;
+    }
+    Ok(())
+}
+
+fn assemble(
+    name: &str,
+    models: &[Model],
+    roles: Vec<ModelIx>,
+    fallback: journey::Role,
+    deciding: Deciding,
+) -> Route {
+    let by_role: Vec<&Model> = roles.iter().map(|role| &models[role.index()]).collect();
+    let info = |model: &&Model| ModelInfo {
+        name: model.name.clone(),
+        vocabulary: model.spec.vocabulary as u32,
+        context: model.spec.context as u32,
+    };
+    Route {
+        name: name.to_owned(),
+        model_names: by_role.iter().map(|model| model.name.clone()).collect(),
+        fallback,
+        context: by_role.iter().map(|model| model.spec.context).min().unwrap_or(0),
+        eos: by_role[0].spec.eos.clone().into(),
+        tokenizer: Arc::clone(&by_role[0].tokenizer),
+        model_infos: by_role.iter().map(info).collect(),
+        models: roles,
+        deciding,
+    }
+}

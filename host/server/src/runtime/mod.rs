@@ -1,0 +1,155 @@
+//! The running system: models, routes, and one subserver per model.
+//!
+//! A [`Runtime`] is all of the server but HTTP: `serve`, `run` and `bench` use the same one. [`Runtime::submit`] puts a
+//! request in line at the entry subserver of its route and gives back the stream of its [`Event`]s; dropping that
+//! stream cancels the request wherever it is.
+
+mod answer;
+mod catalog;
+mod load;
+mod subserver;
+mod traveller;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use journey::{JourneyId, Request, Routing};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+pub use answer::{Answer, Ask, Event, SubmitError};
+pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
+use load::load_catalog;
+pub use load::{LoadProgress, StartError, builtin_policies, policy_host};
+
+use crate::config::Config;
+use crate::telemetry::Metrics;
+use subserver::{Submission, Subserver};
+
+/// Models and routes being served.
+pub struct Runtime {
+    catalog: Arc<Catalog>,
+    subservers: Vec<Subserver>,
+    metrics: Arc<Metrics>,
+    places: Arc<Semaphore>,
+    journeys_max: u32,
+    next_id: AtomicU64,
+    draining: AtomicBool,
+    stop: CancellationToken,
+}
+
+impl Runtime {
+    /// Loads every model and policy of the configuration and starts the subservers.
+    ///
+    /// Blocks while weights are read; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`], naming the model, route or policy.
+    pub fn start(config: &Config, progress: &mut dyn LoadProgress) -> Result<Self, StartError> {
+        let (catalog, engines) = load_catalog(config, progress)?;
+        let catalog = Arc::new(catalog);
+        let metrics = Arc::new(Metrics::new(&catalog));
+        let journeys_max = config.server.journeys_max.get();
+        let places = Arc::new(Semaphore::new(journeys_max));
+        let stop = CancellationToken::new();
+        let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
+        let subservers = Subserver::start_all(engines, bounds, &places, &metrics, &stop)
+            .map_err(StartError::Thread)?;
+        Ok(Self {
+            catalog,
+            subservers,
+            metrics,
+            places,
+            journeys_max: u32::try_from(journeys_max).unwrap_or(u32::MAX),
+            next_id: AtomicU64::new(1),
+            draining: AtomicBool::new(false),
+            stop,
+        })
+    }
+
+    /// The models and routes that can be asked for.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Counters and gauges.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Whether requests are accepted: every subserver runs, and nobody has asked to shut down.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        !self.draining.load(Ordering::Acquire) && self.subservers.iter().all(Subserver::alive)
+    }
+
+    /// Puts a request in line.
+    ///
+    /// # Errors
+    /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
+    pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
+        if self.draining.load(Ordering::Acquire) {
+            return Err(SubmitError::Draining);
+        }
+        let route = &selected.route;
+        let revision = route.policy_revision();
+        if let Some(revision) = &revision {
+            let settings = route.settings_with(&selected.overrides);
+            revision.settings(&settings).map_err(|error| SubmitError::Setting(error.to_string()))?;
+        } else if let Some(key) = selected.overrides.keys().next() {
+            return Err(SubmitError::Setting(format!("{:?} has no policy, so no setting {key:?}", route.name)));
+        }
+        let max_tokens = answer::room(&ask, route.context)?;
+        let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let routing = revision
+            .as_ref()
+            .map_or(Routing::Single, |revision| Routing::Policy { holds_visits: revision.descriptor().receives });
+        let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates as usize);
+        let request = Request {
+            prompt: ask.prompt,
+            sampling: ask.sampling,
+            seed: ask.seed,
+            stop: ask.stop,
+            max_tokens,
+            context: route.context,
+            eos: route.eos.clone(),
+            vocabulary: route.tokenizer.vocabulary(),
+            candidates: ask.candidates.max(wanted),
+            roles: route.models.len(),
+            routing,
+        };
+        // Room for the whole answer: a slow reader never holds up a batch, and what it leaves unread is bounded by
+        // its own `max_tokens`. The channel allocates as it fills.
+        let (client, events) = mpsc::channel(max_tokens + EVENTS_BESIDE_TOKENS);
+        let submission = Submission {
+            id,
+            request,
+            route: Arc::clone(route),
+            revision: revision.clone(),
+            settings: route.settings_with(&selected.overrides),
+            client,
+        };
+        let entry = route.models[0];
+        self.subservers[entry.index()].submit(submission)?;
+        Ok(Answer { id, route: Arc::clone(route), revision, events })
+    }
+
+    /// Refuses new requests, waits for running ones until `deadline` has passed, then ends what is left.
+    pub async fn shut_down(&self, deadline: Duration) {
+        self.draining.store(true, Ordering::Release);
+        let all = self.places.acquire_many(self.journeys_max);
+        if tokio::time::timeout(deadline, all).await.is_err() {
+            tracing::warn!(seconds = deadline.as_secs(), "answers still running at the deadline are ended");
+        }
+        self.stop.cancel();
+        for subserver in &self.subservers {
+            subserver.join().await;
+        }
+    }
+}
+
+/// The end of an answer, and a policy's failure.
+const EVENTS_BESIDE_TOKENS: usize = 4;

@@ -1,0 +1,68 @@
+//! Client-server loop: gives each waiting request a place, a journey and a policy session, in order of arrival.
+
+use std::sync::Arc;
+
+use journey::Journey;
+use policy::{PolicyError, Session, Start};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::{Inbound, Submission};
+use crate::runtime::traveller::Traveller;
+use crate::telemetry::Metrics;
+
+pub(super) async fn run(
+    mut submitted: mpsc::Receiver<Submission>,
+    places: Arc<Semaphore>,
+    inbox: mpsc::Sender<Inbound>,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
+    loop {
+        let submission = tokio::select! {
+            () = stop.cancelled() => return,
+            submission = submitted.recv() => submission,
+        };
+        let Some(submission) = submission else { return };
+        admit(submission, &places, &inbox, &metrics).await;
+    }
+}
+
+/// Waits for a place, unless the client goes first.
+async fn admit(
+    submission: Submission,
+    places: &Arc<Semaphore>,
+    inbox: &mpsc::Sender<Inbound>,
+    metrics: &Arc<Metrics>,
+) {
+    let waiting = metrics.waiting();
+    let place = tokio::select! {
+        () = submission.client.closed() => return,
+        place = Arc::clone(places).acquire_owned() => place,
+    };
+    drop(waiting);
+    let Ok(place) = place else { return };
+    let session = open_session(&submission);
+    let Submission { id, request, route, client, .. } = submission;
+    let journey = Journey::new(id, request);
+    let mut traveller = Traveller::new(journey, route, client, Arc::new(place), Arc::clone(metrics));
+    traveller.begin(session);
+    if inbox.send(Inbound::Arrive(Box::new(traveller))).await.is_err() {
+        tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");
+    }
+}
+
+fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>> {
+    let revision = submission.revision.as_ref()?;
+    let session = revision.settings(&submission.settings).and_then(|settings| {
+        revision.session(Start {
+            journey: submission.id,
+            models: Arc::clone(&submission.route.model_infos),
+            settings,
+            prompt_tokens: submission.request.prompt.len() as u32,
+            max_tokens: submission.request.max_tokens as u32,
+            seed: submission.request.seed,
+        })
+    });
+    Some(session)
+}

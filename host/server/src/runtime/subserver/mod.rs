@@ -1,0 +1,149 @@
+//! One model's autonomous unit: three loops that only exchange messages.
+//!
+//! The [`client_loop`] admits requests that enter here, the [`decode_loop`] owns the engine and steps it, and the
+//! [`cross_loop`] carries journeys to peers. No lock is shared between them.
+
+mod client_loop;
+mod cross_loop;
+mod decode_loop;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::Engine;
+use journey::{JourneyId, Request};
+use policy::Revision;
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{Event, SubmitError};
+use super::catalog::{ModelIx, Route};
+use super::traveller::{Place, Traveller};
+use crate::telemetry::Metrics;
+
+/// A request on its way into the entry subserver.
+pub(super) struct Submission {
+    pub(super) id: JourneyId,
+    pub(super) request: Request,
+    pub(super) route: Arc<Route>,
+    pub(super) revision: Option<Arc<Revision>>,
+    pub(super) settings: BTreeMap<String, f64>,
+    pub(super) client: mpsc::Sender<Event>,
+}
+
+/// What a decode loop is told.
+enum Inbound {
+    /// A journey comes: a new one, or one handed over by a peer.
+    Arrive(Box<Traveller>),
+    /// A journey that was here has ended elsewhere; its parked KV goes.
+    Release(JourneyId, Place),
+    /// No more steps.
+    Stop,
+}
+
+/// What a decode loop wants carried to its peers.
+enum Outbound {
+    Handoff { to: ModelIx, traveller: Box<Traveller> },
+    Release { at: ModelIx, journey: JourneyId, place: Place },
+}
+
+/// Capacities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) journeys_max: usize,
+    pub(super) queue_max: usize,
+}
+
+/// An engine and the bounds of its steps.
+pub(super) struct Powered {
+    pub(super) name: String,
+    pub(super) engine: Box<dyn Engine>,
+    pub(super) limits: scheduler::Limits,
+}
+
+/// Handle of one model's loops.
+#[derive(Debug)]
+pub(super) struct Subserver {
+    submissions: mpsc::Sender<Submission>,
+    queue_max: usize,
+    alive: Arc<AtomicBool>,
+    loops: Mutex<JoinSet<()>>,
+}
+
+impl Subserver {
+    /// Starts a subserver for each engine, connected to all the others.
+    pub(super) fn start_all(
+        engines: Vec<Powered>,
+        bounds: Bounds,
+        places: &Arc<Semaphore>,
+        metrics: &Arc<Metrics>,
+        stop: &CancellationToken,
+    ) -> io::Result<Vec<Self>> {
+        // One message per journey at most, and the one that stops the loop.
+        let (inboxes, receivers): (Vec<_>, Vec<_>) =
+            engines.iter().map(|_| mpsc::channel::<Inbound>(bounds.journeys_max + 1)).unzip();
+        let peers: Arc<[mpsc::Sender<Inbound>]> = inboxes.into();
+        // A journey that ends is released at every other model.
+        let outbound_max = bounds.journeys_max * engines.len();
+        let mut subservers = Vec::new();
+        for (ix, (powered, inbox)) in engines.into_iter().zip(receivers).enumerate() {
+            let here = ModelIx(ix as u16);
+            let (submissions, submitted) = mpsc::channel(bounds.queue_max);
+            let (outbound, outgoing) = mpsc::channel(outbound_max);
+            let mut loops = JoinSet::new();
+            let name = powered.name.clone();
+            let alive = Arc::new(AtomicBool::new(true));
+            let decode = decode_loop::DecodeLoop::new(here, powered, inbox, outbound, Arc::clone(metrics));
+            loops.spawn(client_loop::run(
+                submitted,
+                Arc::clone(places),
+                peers[ix].clone(),
+                Arc::clone(metrics),
+                stop.clone(),
+            ));
+            loops.spawn(cross_loop::run(outgoing, Arc::clone(&peers)));
+            loops.spawn(stop_when_told(stop.clone(), peers[ix].clone()));
+            loops.spawn(decode_loop::on_its_thread(&name, decode, Arc::clone(&alive))?);
+            subservers.push(Self {
+                submissions,
+                queue_max: bounds.queue_max,
+                alive,
+                loops: Mutex::new(loops),
+            });
+        }
+        Ok(subservers)
+    }
+
+    /// Puts a request in line.
+    pub(super) fn submit(&self, submission: Submission) -> Result<(), SubmitError> {
+        self.submissions.try_send(submission).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => SubmitError::QueueFull { waiting: self.queue_max },
+            mpsc::error::TrySendError::Closed(_) => SubmitError::Draining,
+        })
+    }
+
+    /// Whether the decode loop runs.
+    pub(super) fn alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Waits for all loops to end; they do once they were told to stop.
+    pub(super) async fn join(&self) {
+        let mut loops = self.loops.lock().await;
+        while let Some(ended) = loops.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a loop ended badly");
+            }
+        }
+    }
+}
+
+async fn stop_when_told(stop: CancellationToken, inbox: mpsc::Sender<Inbound>) {
+    stop.cancelled().await;
+    if inbox.send(Inbound::Stop).await.is_err() {
+        tracing::debug!("the decode loop had already ended");
+    }
+}

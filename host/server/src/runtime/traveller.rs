@@ -1,0 +1,146 @@
+//! A journey with all that travels with it from subserver to subserver.
+
+use std::sync::Arc;
+
+use journey::{Consult, Decision, Effect, Journey, JourneyId, Made, Sampled, Step};
+use policy::{PolicyError, Session};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::answer::Event;
+use super::catalog::{ModelIx, Route};
+use crate::telemetry::Metrics;
+
+/// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
+/// of messages about journeys never exceeds the number of places, which is the capacity of every channel between
+/// subservers: sending on them cannot block.
+pub(super) type Place = Arc<OwnedSemaphorePermit>;
+
+/// One request on its way. It is owned by one loop at a time.
+pub(super) struct Traveller {
+    pub(super) journey: Journey,
+    pub(super) route: Arc<Route>,
+    /// None for single models, and after the policy has failed.
+    session: Option<Session>,
+    client: mpsc::Sender<Event>,
+    pub(super) place: Place,
+    metrics: Arc<Metrics>,
+}
+
+/// What a policy did wrong.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Call(#[from] PolicyError),
+    #[error(transparent)]
+    Answer(#[from] journey::journey::Refused),
+}
+
+impl Traveller {
+    pub(super) fn new(
+        journey: Journey,
+        route: Arc<Route>,
+        client: mpsc::Sender<Event>,
+        place: Place,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { journey, route, session: None, client, place, metrics }
+    }
+
+    /// Gives the journey its policy session, or, if that failed, sends it the fallback's way.
+    pub(super) fn begin(&mut self, session: Option<Result<Session, PolicyError>>) {
+        match session {
+            None => {}
+            Some(Ok(session)) => self.session = Some(session),
+            Some(Err(error)) => {
+                self.fall_back(&Fault::Call(error));
+            }
+        }
+    }
+
+    /// What follows from a sampled token: the policy is asked unless the journey knows by itself.
+    pub(super) fn advance(&mut self, sampled: Sampled) -> Effect {
+        match self.journey.hold(sampled) {
+            Consult::Settled(effect) => effect,
+            Consult::Route(step) => self.consult(&step).unwrap_or_else(|fault| self.fall_back(&fault)),
+        }
+    }
+
+    /// What follows from coming to a subserver: a visit's tokens may wait for `receive`.
+    pub(super) fn arrive(&mut self) -> Effect {
+        if self.journey.offer().is_none() {
+            return Effect::Decode;
+        }
+        self.judge_offer().unwrap_or_else(|fault| self.fall_back(&fault))
+    }
+
+    /// Sends what has been made to the client.
+    pub(super) fn emit(&mut self) {
+        for made in self.journey.take_output() {
+            self.metrics.token_made(self.model_of(&made));
+            self.tell(Event::Made(made));
+        }
+    }
+
+    /// The last word to the client.
+    pub(super) fn end(self, last: Event) {
+        self.metrics.journey_ended(&last);
+        self.tell(last);
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    pub(super) fn id(&self) -> JourneyId {
+        self.journey.id()
+    }
+
+    /// Models whose KV holds something of this journey, other than `here`.
+    pub(super) fn traces_elsewhere(&self, here: ModelIx) -> Vec<ModelIx> {
+        self.journey.visited().map(|role| self.route.models[role.index()]).filter(|&ix| ix != here).collect()
+    }
+
+    fn consult(&mut self, step: &Step) -> Result<Effect, Fault> {
+        let position = self.journey.position();
+        let Some(session) = self.session.as_mut() else { return Ok(self.journey.stay()) };
+        match session.route(position, step)? {
+            Decision::Stay => Ok(self.journey.stay()),
+            Decision::Finish => Ok(self.journey.finish()),
+            Decision::Handoff(handoff) => {
+                let parcel = session.send(position, handoff)?;
+                Ok(self.journey.hand_off(handoff, parcel)?)
+            }
+        }
+    }
+
+    fn judge_offer(&mut self) -> Result<Effect, Fault> {
+        let position = self.journey.position();
+        let (Some(offer), Some(session)) = (self.journey.offer(), self.session.as_mut()) else {
+            return Ok(Effect::Decode);
+        };
+        let accept = session.receive(position, &offer)?;
+        Ok(self.journey.accept(accept)?)
+    }
+
+    /// From here on the journey is without a policy; nobody else is touched.
+    fn fall_back(&mut self, fault: &Fault) -> Effect {
+        tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
+        self.session = None;
+        self.metrics.policy_failed();
+        self.tell(Event::FellBack { fault: fault.to_string() });
+        self.journey.fall_back(self.route.fallback)
+    }
+
+    fn model_of(&self, made: &Made) -> ModelIx {
+        self.route.models[made.by.index()]
+    }
+
+    /// The channel holds a whole answer, so it is full only if that promise is broken; a closed one means that the
+    /// client has gone, which the decode loop looks for before every step.
+    fn tell(&self, event: Event) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.client.try_send(event) {
+            tracing::error!(journey = %self.id(), "an answer outgrew its channel; please report this");
+        }
+    }
+}
