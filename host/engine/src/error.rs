@@ -179,12 +179,4 @@ pub enum EngineError {
         /// Why.
         source: candle_core::Error,
     },
-    /// The engine's worker threads cannot be started.
-    #[error("starting {threads} worker threads")]
-    Threads {
-        /// How many.
-        threads: usize,
-        /// Why.
-        source: rayon::ThreadPoolBuildError,
-    },
 }

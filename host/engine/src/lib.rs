@@ -8,16 +8,23 @@
 //! A row's result is bit-identical in any batch and in any chunking of its tokens; see `kernels` for why.
 //!
 //! Reading order follows a model and then a step: `files` → `config` → `checkpoint` → `load` → `tokenizer` →
-//! `candle` (the engine) → `decoder` → `kernels`, `kv` → `signals`, `sampler`.
-
-pub mod error;
-pub mod files;
-pub mod load;
-pub mod spec;
-pub mod step;
-pub mod tokenizer;
+//! `candle` (the engine) → `weights`, `decoder` → `kernels`, `kv` → `signals`, `sampler`.
 
 mod candle;
+mod checkpoint;
+mod config;
+mod decoder;
+mod error;
+mod files;
+mod kernels;
+mod kv;
+mod load;
+mod sampler;
+mod signals;
+mod spec;
+mod step;
+mod tokenizer;
+mod weights;
 
 pub use candle::CandleEngine;
 pub use error::EngineError;

@@ -1,11 +1,25 @@
-//! Text to tokens and back.
+//! Text to tokens and back, for one model.
+//!
+//! The tokenizer itself is the Hugging Face library's. What is added here is a wall between a person's text and the
+//! model's control tokens (`sealed`), the chat template (`template`), the bytes of each token (`bytes`), and the
+//! question whether two models share their tokens (`compare`).
 
-use std::fmt;
+mod bytes;
+mod compare;
+mod sealed;
+mod settings;
+mod template;
+
 use std::sync::Arc;
 
 use journey::Vocabulary;
 
+pub use compare::{Fingerprint, Mismatch, compare_tokenizers};
+
 use crate::{EngineError, ModelFiles};
+use sealed::Sealed;
+use settings::Settings;
+use template::ChatTemplate;
 
 /// One message of a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,45 +32,71 @@ pub struct ChatMessage {
 
 /// A model's tokenizer and chat template.
 pub struct Tokenizer {
+    sealed: Sealed,
+    template: Option<ChatTemplate>,
     vocabulary: Arc<Vocabulary>,
-    fingerprint: Fingerprint,
-}
-
-/// A digest of what every token id means; equal for tokenizers whose tokens can be exchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
+    bos: Option<u32>,
+    eos: Option<u32>,
+    /// Whether every sequence begins with BOS.
+    adds_bos: bool,
 }
 
 impl Tokenizer {
     /// Reads `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`; the last two may be missing.
     ///
     /// # Errors
-    /// [`EngineError`] of the class *the model's files*.
+    /// [`EngineError::MissingFile`], [`EngineError::Read`], [`EngineError::Json`], [`EngineError::Tokenizer`];
+    /// [`EngineError::Template`] if the template cannot be parsed.
     pub fn load(files: &ModelFiles) -> Result<Self, EngineError> {
-        Err(files.missing("tokenizer.json", "tokenizer.json"))
+        let content = files.require(TOKENIZER, "config.json, model.safetensors and tokenizer.json")?;
+        let json: serde_json::Value = serde_json::from_slice(&content)
+            .map_err(|source| EngineError::Json { file: TOKENIZER.to_owned(), source })?;
+        let refused = |problem: String| EngineError::Tokenizer { file: TOKENIZER.to_owned(), problem };
+        let original = tokenizers::Tokenizer::from_bytes(&content).map_err(|e| refused(e.to_string()))?;
+        let vocabulary = Arc::new(bytes::vocabulary(&original, &json).map_err(refused)?);
+        let settings = Settings::read(files)?;
+        let id = |token: &Option<String>| token.as_deref().and_then(|token| original.token_to_id(token));
+        let (bos, eos) = (id(&settings.bos), id(&settings.eos));
+        let adds_bos = match settings.adds_bos {
+            Some(adds) => adds,
+            // Newer tokenizers say it in their post-processor only.
+            None => bos.is_some() && first_of_empty(&original).map_err(refused)? == bos,
+        };
+        let template = settings.template.as_ref().map(|source| ChatTemplate::new(source, &settings));
+        let template = template.transpose()?;
+        let sealed = Sealed::new(&original, json).map_err(refused)?;
+        Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos })
     }
 
     /// Tokens of a text to be completed. What looks like a special token in it is plain text. Begins with BOS if and
     /// only if the model's tokenizer asks for it.
     ///
+    /// The noncharacters U+FDD0 and U+FDD1, which Unicode keeps for programs' own use, count as U+FFFD.
+    ///
     /// # Errors
-    /// [`EngineError::Encode`] if the tokenizer cannot represent the text.
-    pub fn encode(&self, _text: &str) -> Result<Vec<u32>, EngineError> {
-        Ok(Vec::new())
+    /// [`EngineError::Encode`] if the tokenizer cannot represent the text without special tokens.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        let tokens = self.sealed.encode(&sealed::sanitised(text))?;
+        Ok(self.with_bos(tokens))
     }
 
     /// Tokens of a chat after which the assistant speaks: the template with its generation prompt. Only the
-    /// template's own text can make special tokens; BOS is never doubled.
+    /// template's own text can make special tokens. If the model wants BOS, there is exactly one, whether the
+    /// template writes it or not.
     ///
     /// # Errors
     /// [`EngineError::NoTemplate`], [`EngineError::Template`] with the template's words, [`EngineError::Encode`].
-    pub fn encode_chat(&self, _messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
-        Err(EngineError::NoTemplate)
+    pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
+        let template = self.template.as_ref().ok_or(EngineError::NoTemplate)?;
+        let marked: Vec<ChatMessage> = messages
+            .iter()
+            .map(|ChatMessage { role, content }| ChatMessage {
+                role: self.sealed.marked(role),
+                content: self.sealed.marked(content),
+            })
+            .collect();
+        let text = self.sealed.seal(&template.render(&marked)?);
+        Ok(self.with_bos(self.sealed.encode(&text)?))
     }
 
     /// The text of some tokens: their bytes as UTF-8, with U+FFFD for what is none. Special tokens show nothing.
@@ -66,58 +106,29 @@ impl Tokenizer {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The bytes of each token.
+    /// The bytes of each token; special tokens have none.
     #[must_use]
     pub fn vocabulary(&self) -> Arc<Vocabulary> {
         Arc::clone(&self.vocabulary)
     }
 
-    /// A digest of what the tokens mean: equal exactly when [`compare_tokenizers`] finds no mismatch.
+    /// A digest of what the tokens mean: equal when [`compare_tokenizers`] finds no mismatch.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+        compare::fingerprint(self)
+    }
+
+    fn with_bos(&self, mut tokens: Vec<u32>) -> Vec<u32> {
+        if let Some(bos) = self.bos.filter(|bos| self.adds_bos && tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        tokens
     }
 }
 
-/// The first difference between two tokenizers, in an order fit for telling a person.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Mismatch {
-    /// An id means different things.
-    #[error("token {id} is {a:?} in one model and {b:?} in the other")]
-    Token {
-        /// The first such id.
-        id: u32,
-        /// Its text in the first tokenizer.
-        a: String,
-        /// Its text in the second.
-        b: String,
-    },
-    /// One knows more ids.
-    #[error("one model has {a} tokens and the other {b}")]
-    Size {
-        /// Ids of the first.
-        a: usize,
-        /// Ids of the second.
-        b: usize,
-    },
-    /// A special token plays its part under different ids.
-    #[error("{name} is token {a:?} in one model and {b:?} in the other")]
-    Special {
-        /// `bos_token` or `eos_token`.
-        name: &'static str,
-        /// Its id in the first, if it has one.
-        a: Option<u32>,
-        /// Its id in the second, if it has one.
-        b: Option<u32>,
-    },
+fn first_of_empty(tokenizer: &tokenizers::Tokenizer) -> Result<Option<u32>, String> {
+    let encoding = tokenizer.encode_fast("", true).map_err(|error| error.to_string())?;
+    Ok(encoding.get_ids().first().copied())
 }
 
-/// Whether tokens of one model mean the same in another, so that a journey can move between them without being
-/// tokenised again.
-///
-/// # Errors
-/// The first [`Mismatch`].
-pub fn compare_tokenizers(_a: &Tokenizer, _b: &Tokenizer) -> Result<(), Mismatch> {
-    Ok(())
-}
+const TOKENIZER: &str = "tokenizer.json";

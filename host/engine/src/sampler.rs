@@ -1,0 +1,216 @@
+//! Choosing a token from logits with one given random number.
+//!
+//! Pure: the same logits and the same [`Draw`] give the same token, everywhere. Probabilities are computed in double
+//! precision and summed in an order that depends on the logits alone.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use journey::{Draw, Sampling};
+
+/// The token that the draw picks. The logits are finite and there is at least one.
+pub(crate) fn sample(logits: &[f32], draw: &Draw) -> u32 {
+    let Sampling { temperature, top_p, top_k } = draw.sampling;
+    if temperature <= 0.0 {
+        return best(logits, 1)[0].token;
+    }
+    let kept = match top_k as usize {
+        0 => logits.len(),
+        k => k.min(logits.len()),
+    };
+    Distribution::new(logits, temperature, kept).pick(f64::from(top_p), draw.uniform)
+}
+
+/// The `count` highest logits, best first; of equal ones the lower id first.
+pub(crate) fn best(logits: &[f32], count: usize) -> Vec<Ranked> {
+    // A heap whose top is the worst of the best so far: most tokens are turned away by one comparison.
+    let mut heap: BinaryHeap<std::cmp::Reverse<Ranked>> = BinaryHeap::new();
+    for (token, &logit) in (0u32..).zip(logits) {
+        let ranked = Ranked { logit, token };
+        if heap.len() < count {
+            heap.push(std::cmp::Reverse(ranked));
+        } else if let Some(mut worst) = heap.peek_mut().filter(|worst| ranked > worst.0) {
+            worst.0 = ranked;
+        }
+    }
+    heap.into_sorted_vec().into_iter().map(|reversed| reversed.0).collect()
+}
+
+/// A token in the order of preference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ranked {
+    /// Its logit.
+    pub(crate) logit: f32,
+    /// Its id.
+    pub(crate) token: u32,
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Zeros of both signs are equal logits; total_cmp would rank them.
+        let logits =
+            self.logit.partial_cmp(&other.logit).unwrap_or_else(|| self.logit.total_cmp(&other.logit));
+        logits.then_with(|| other.token.cmp(&self.token))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ranked {}
+
+/// Tokens that may be picked, most probable first, each drawn from a heap only when it is needed: a peaked
+/// distribution is not sorted to its end.
+struct Distribution {
+    rest: BinaryHeap<Ranked>,
+    best_logit: f64,
+    temperature: f64,
+    /// Sum of all weights.
+    total: f64,
+}
+
+impl Distribution {
+    fn new(logits: &[f32], temperature: f32, kept: usize) -> Self {
+        let ranked = if kept < logits.len() {
+            best(logits, kept)
+        } else {
+            (0u32..).zip(logits).map(|(token, &logit)| Ranked { logit, token }).collect()
+        };
+        let best_logit = f64::from(ranked.iter().fold(f32::NEG_INFINITY, |best, r| best.max(r.logit)));
+        let mut distribution =
+            Self { rest: BinaryHeap::new(), best_logit, temperature: f64::from(temperature), total: 0.0 };
+        distribution.total = ranked.iter().map(|&ranked| distribution.weight(ranked)).sum();
+        distribution.rest = ranked.into();
+        distribution
+    }
+
+    /// e^((logit - best) / temperature): 1 for the most probable token.
+    fn weight(&self, ranked: Ranked) -> f64 {
+        ((f64::from(ranked.logit) - self.best_logit) / self.temperature).exp()
+    }
+
+    /// The inverse of the cumulative distribution at `uniform`, over the smallest set of tokens that reaches `top_p`.
+    fn pick(mut self, top_p: f64, uniform: f64) -> u32 {
+        let mut cumulative: Vec<(u32, f64)> = Vec::new();
+        let mut sum = 0.0;
+        let all = top_p >= 1.0;
+        // Without a nucleus the total is known, and the walk ends at the token that is picked.
+        let enough = if all { uniform * self.total } else { top_p * self.total };
+        while let Some(ranked) = self.rest.pop() {
+            sum += self.weight(ranked);
+            cumulative.push((ranked.token, sum));
+            if if all { sum > enough } else { sum >= enough } {
+                break;
+            }
+        }
+        let target = if all { enough } else { uniform * sum };
+        let last = cumulative.len() - 1;
+        let picked = cumulative.partition_point(|&(_, sum)| sum <= target);
+        // Rounding may leave the target at the very end.
+        cumulative[picked.min(last)].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn draw(temperature: f32, top_p: f32, top_k: u32, uniform: f64) -> Draw {
+        Draw { sampling: Sampling { temperature, top_p, top_k }, uniform, candidates: 0 }
+    }
+
+    /// Sorts everything and follows the definition.
+    fn naive(logits: &[f32], draw: &Draw) -> u32 {
+        let Sampling { temperature, top_p, top_k } = draw.sampling;
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|&a, &b| logits[b].partial_cmp(&logits[a]).unwrap().then(a.cmp(&b)));
+        if top_k > 0 {
+            order.truncate(top_k as usize);
+        }
+        let weight = |&i: &usize| (f64::from(logits[i] - logits[order[0]]) / f64::from(temperature)).exp();
+        let total: f64 = order.iter().map(weight).sum();
+        let mut nucleus = 0.0;
+        let mut kept = Vec::new();
+        for &i in &order {
+            kept.push(i);
+            nucleus += weight(&i);
+            if nucleus >= f64::from(top_p) * total {
+                break;
+            }
+        }
+        let mut sum = 0.0;
+        for &i in &kept {
+            sum += weight(&i);
+            if sum > draw.uniform * nucleus {
+                return i as u32;
+            }
+        }
+        kept[kept.len() - 1] as u32
+    }
+
+    #[test]
+    fn greedy_takes_the_highest_and_of_equal_ones_the_lowest_id() {
+        assert_eq!(sample(&[0.5, 2.0, 2.0, -1.0], &draw(0.0, 1.0, 0, 0.9)), 1);
+        assert_eq!(sample(&[-0.0, 0.0], &draw(0.0, 1.0, 0, 0.9)), 0);
+    }
+
+    #[test]
+    fn the_random_number_walks_down_the_probabilities() {
+        let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
+        let at = |uniform| sample(&logits, &draw(1.0, 1.0, 0, uniform));
+        assert_eq!([at(0.0), at(0.59), at(0.61), at(0.89), at(0.91), at(0.999_999)], [1, 1, 2, 2, 0, 0]);
+    }
+
+    #[test]
+    fn top_k_and_top_p_leave_only_the_best() {
+        let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
+        assert_eq!(sample(&logits, &draw(1.0, 1.0, 2, 0.999)), 2);
+        assert_eq!(sample(&logits, &draw(1.0, 1.0, 1, 0.999)), 1);
+        assert_eq!(sample(&logits, &draw(1.0, 0.65, 0, 0.999)), 2);
+        assert_eq!(sample(&logits, &draw(1.0, 0.55, 0, 0.999)), 1);
+        // The nucleus is taken of what top-k left: 0.6 / 0.9 reaches 0.65.
+        assert_eq!(sample(&logits, &draw(1.0, 0.65, 2, 0.999)), 1);
+    }
+
+    #[test]
+    fn temperature_sharpens_and_flattens() {
+        let logits = [0.0, 1.0];
+        assert_eq!(sample(&logits, &draw(0.1, 1.0, 0, 0.99)), 1);
+        assert_eq!(sample(&logits, &draw(10.0, 1.0, 0, 0.6)), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn picks_what_sorting_everything_picks(
+            logits in proptest::collection::vec(-8.0f32..8.0, 1..60),
+            (temperature, top_p, top_k, uniform) in (0.05f32..3.0, 0.05f32..1.0, 0u32..70, 0.0f64..1.0),
+        ) {
+            // Few distinct values, so that there are ties.
+            let logits: Vec<f32> = logits.into_iter().map(|l| (l * 4.0).round() / 4.0).collect();
+            let draw = draw(temperature, top_p, top_k, uniform);
+            prop_assert_eq!(sample(&logits, &draw), naive(&logits, &draw));
+        }
+
+        #[test]
+        fn the_best_are_the_head_of_the_sorted_list(
+            logits in proptest::collection::vec(-4i8..4, 1..60), count in 0usize..70
+        ) {
+            let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
+            let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+            order.sort_by(|&a, &b| logits[b as usize].partial_cmp(&logits[a as usize]).unwrap().then(a.cmp(&b)));
+            order.truncate(count);
+            let best: Vec<u32> = best(&logits, count).into_iter().map(|ranked| ranked.token).collect();
+            prop_assert_eq!(best, order);
+        }
+    }
+}

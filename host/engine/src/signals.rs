@@ -1,0 +1,120 @@
+//! What a distribution says about itself: the numbers that policies route by.
+//!
+//! Taken once per sampled row from the raw logits, at temperature 1 and before any truncation, so they mean the same
+//! whatever the client's sampling is. Sums are in double precision and in the order of ids.
+
+use journey::{Candidate, Draw, Sampled, Signals};
+
+use crate::sampler::{Ranked, best, sample};
+
+/// Samples a token and takes the signals. `None` if a logit is not a finite number, or there are none.
+pub(crate) fn observe(logits: &[f32], draw: &Draw) -> Option<Sampled> {
+    if logits.is_empty() || !logits.iter().all(|logit| logit.is_finite()) {
+        return None;
+    }
+    let token = sample(logits, draw);
+    let top = best(logits, draw.candidates.max(2));
+    let softmax = Softmax::new(logits, top[0].logit);
+    let candidate =
+        |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
+    let second = top.get(1).map_or(0.0, |second| softmax.prob(second.logit));
+    let first = softmax.prob(top[0].logit);
+    Some(Sampled {
+        token,
+        logprob: softmax.logprob(logits[token as usize]) as f32,
+        signals: Signals {
+            entropy: softmax.entropy as f32,
+            top1: first as f32,
+            margin: (first - second) as f32,
+        },
+        candidates: top.iter().take(draw.candidates).map(candidate).collect(),
+    })
+}
+
+/// Probabilities at temperature 1.
+struct Softmax {
+    best: f64,
+    /// ln of the sum of e^(logit - best).
+    log_total: f64,
+    /// In nats.
+    entropy: f64,
+}
+
+impl Softmax {
+    fn new(logits: &[f32], best: f32) -> Self {
+        let best = f64::from(best);
+        let (mut total, mut weighted) = (0.0, 0.0);
+        for &logit in logits {
+            let distance = f64::from(logit) - best;
+            let weight = distance.exp();
+            total += weight;
+            weighted += weight * distance;
+        }
+        // H = -sum p ln p with p = w / Z and ln p = distance - ln Z.
+        let log_total = f64::ln(total);
+        Self { best, log_total, entropy: (log_total - weighted / total).max(0.0) }
+    }
+
+    fn logprob(&self, logit: f32) -> f64 {
+        f64::from(logit) - self.best - self.log_total
+    }
+
+    fn prob(&self, logit: f32) -> f64 {
+        self.logprob(logit).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use journey::Sampling;
+
+    fn greedy(candidates: usize) -> Draw {
+        Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates }
+    }
+
+    #[test]
+    fn signals_of_a_known_distribution() {
+        let logits = [0.5f32.ln() + 7.0, 0.25f32.ln() + 7.0, 0.25f32.ln() + 7.0];
+        let sampled = observe(&logits, &greedy(2)).unwrap();
+        assert_eq!(sampled.token, 0);
+        let close = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a} against {b}");
+        close(sampled.signals.entropy, 1.5 * std::f32::consts::LN_2);
+        close(sampled.signals.top1, 0.5);
+        close(sampled.signals.margin, 0.25);
+        close(sampled.logprob, 0.5f32.ln());
+        let candidates: Vec<(u32, f32)> = sampled.candidates.iter().map(|c| (c.token, c.logit)).collect();
+        assert_eq!(candidates, [(0, logits[0]), (1, logits[1])]);
+        close(sampled.candidates[1].prob, 0.25);
+    }
+
+    #[test]
+    fn sampling_does_not_change_the_signals() {
+        let logits = [1.0, 3.0, 2.5, -4.0];
+        let hot = Draw {
+            sampling: Sampling { temperature: 2.0, top_p: 0.9, top_k: 3 },
+            uniform: 0.99,
+            candidates: 4,
+        };
+        let (a, b) = (observe(&logits, &greedy(4)).unwrap(), observe(&logits, &hot).unwrap());
+        assert_ne!(a.token, b.token);
+        assert_eq!(a.signals, b.signals);
+        assert_eq!(a.candidates, b.candidates);
+        assert_eq!(b.logprob, b.candidates.iter().find(|c| c.token == b.token).unwrap().prob.ln());
+    }
+
+    #[test]
+    fn logits_far_apart_stay_finite() {
+        let sampled = observe(&[3e38, -3e38], &greedy(5)).unwrap();
+        assert_eq!(sampled.signals, Signals { entropy: 0.0, top1: 1.0, margin: 1.0 });
+        assert_eq!(sampled.candidates.len(), 2);
+        assert_eq!(observe(&[0.5], &greedy(0)).unwrap().signals.margin, 1.0);
+    }
+
+    #[test]
+    fn damaged_logits_are_noticed() {
+        assert_eq!(observe(&[0.0, f32::NAN], &greedy(0)), None);
+        assert_eq!(observe(&[f32::INFINITY, 0.0], &greedy(0)), None);
+        assert_eq!(observe(&[], &greedy(0)), None);
+    }
+}

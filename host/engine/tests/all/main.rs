@@ -1,0 +1,12 @@
+//! The engine from outside: against the reference implementation, against itself in other batches, and against
+//! damaged checkpoints.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod checkpoints;
+mod damaged;
+mod golden;
+mod invariance;
+mod refusals;
+mod steps;
+mod tokens;
