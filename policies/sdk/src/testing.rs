@@ -1,0 +1,177 @@
+//! Unit tests of policies, without Wasm: scripted steps in, decisions out.
+//!
+//! [`Journey`] plays the host: it fills in the defaults, keeps the order of calls, and fails a test where the real host
+//! would refuse an answer.
+//!
+//! ```
+//! use policy_sdk::testing::{Journey, step};
+//! # use policy_sdk::{Decision, Descriptor, Policy, Session, Start, Step};
+//! # struct Doubt;
+//! # impl Policy for Doubt {
+//! #     type Session = Self;
+//! #     fn describe() -> Descriptor { Descriptor::new("doubt", "") }
+//! #     fn start(_: Start) -> Self { Self }
+//! # }
+//! # impl Session for Doubt {
+//! #     fn route(&mut self, step: &Step) -> Decision {
+//! #         if step.top1 < 0.5 { Decision::hand_off(1, 1) } else { Decision::Stay }
+//! #     }
+//! # }
+//! let mut journey = Journey::<Doubt>::begin(&[]);
+//! assert_eq!(journey.route(&step(0)), Decision::Stay);
+//! assert_eq!(journey.route(&Step { top1: 0.3, ..step(1) }), Decision::hand_off(1, 1));
+//! ```
+
+use std::boxed::Box;
+use std::cell::RefCell;
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use crate::{
+    Accept, Candidate, Decision, Handoff, ModelInfo, Offer, Parcel, Policy, Session, Setting, Start, Step,
+};
+
+/// A journey of two models under a policy, for tests.
+pub struct Journey<P: Policy> {
+    session: P::Session,
+    models: u32,
+}
+
+impl<P: Policy> Journey<P> {
+    /// Begins with these settings and the declared defaults for the rest.
+    ///
+    /// # Panics
+    /// When a setting is not declared or is out of its range.
+    #[must_use]
+    pub fn begin(settings: &[(&str, f64)]) -> Self {
+        let start = start::<P>(settings);
+        let models = start.models.len() as u32;
+        Self { session: P::start(start), models }
+    }
+
+    /// Asks `route`.
+    ///
+    /// # Panics
+    /// When the answer cannot be followed.
+    pub fn route(&mut self, step: &Step) -> Decision {
+        let decision = self.session.route(step);
+        if let Decision::HandOff(Handoff { to, .. }) = decision {
+            assert!(to < self.models, "handoff to role {to} of {}", self.models);
+            assert_ne!(to, step.role, "handoff to where the journey already is");
+        }
+        decision
+    }
+
+    /// Asks `send`, as the host does right after a `route` that hands off.
+    pub fn send(&mut self, handoff: Handoff) -> Parcel {
+        self.session.send(handoff)
+    }
+
+    /// Asks `receive`, as the host does when a bounded visit has ended.
+    ///
+    /// # Panics
+    /// When more is taken than was offered.
+    pub fn receive(&mut self, offer: &Offer) -> Accept {
+        let accept = self.session.receive(offer);
+        assert!(
+            accept.take as usize <= offer.tokens.len(),
+            "{} taken of {}",
+            accept.take,
+            offer.tokens.len()
+        );
+        accept
+    }
+
+    /// Asks `route` about each step.
+    pub fn decisions(&mut self, steps: &[Step]) -> Vec<Decision> {
+        steps.iter().map(|step| self.route(step)).collect()
+    }
+}
+
+/// What the host would start a journey of two models with: these settings, defaults for the rest.
+///
+/// # Panics
+/// When a setting is not declared or is out of its range.
+#[must_use]
+pub fn start<P: Policy>(settings: &[(&str, f64)]) -> Start {
+    let declared = P::describe().parameters;
+    for (key, value) in settings {
+        let parameter = declared.iter().find(|parameter| parameter.key == *key);
+        let parameter = parameter.unwrap_or_else(|| panic!("parameter {key} is not declared"));
+        assert!((parameter.least..=parameter.most).contains(value), "{key} = {value} is out of range");
+    }
+    let given = |key: &str| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    Start {
+        models: ["small", "large"].map(model).to_vec(),
+        settings: declared
+            .iter()
+            .map(|p| Setting { key: p.key.clone(), value: given(&p.key).unwrap_or(p.default) })
+            .collect(),
+        prompt_tokens: 16,
+        max_tokens: 256,
+    }
+}
+
+/// A step of the entry model that is sure of its token: entropy 0.01 nats, top probability 0.99. Change what matters
+/// by struct update.
+#[must_use]
+pub fn step(index: u32) -> Step {
+    Step {
+        index,
+        run: index,
+        role: 0,
+        token: 100 + index,
+        at_eos: false,
+        logprob: -0.01,
+        entropy: 0.01,
+        top1: 0.99,
+        margin: 0.98,
+        candidates: Vec::new(),
+    }
+}
+
+/// Candidates with these probabilities, tokens 0, 1, 2 and so on.
+#[must_use]
+pub fn candidates(probs: &[f32]) -> Vec<Candidate> {
+    let candidate = |(token, prob): (usize, &f32)| Candidate {
+        token: token as u32,
+        logit: libm::logf(*prob),
+        prob: *prob,
+    };
+    probs.iter().enumerate().map(candidate).collect()
+}
+
+/// Answers [`host::uniform`](crate::host::uniform) on this thread from now on.
+pub fn set_uniform(next: impl FnMut() -> f64 + 'static) {
+    UNIFORM.with(|double| *double.borrow_mut() = Some(Box::new(next)));
+}
+
+/// What [`host::log`](crate::host::log) was given on this thread since the last call.
+#[must_use]
+pub fn take_logs() -> Vec<String> {
+    LOGS.take()
+}
+
+pub(crate) fn next_uniform() -> f64 {
+    UNIFORM.with(|double| {
+        let mut double = double.borrow_mut();
+        let next = double.as_mut().expect("a test of a policy that draws calls testing::set_uniform first");
+        next()
+    })
+}
+
+pub(crate) fn keep_log(message: &str) {
+    LOGS.with(|logs| logs.borrow_mut().push(message.to_string()));
+}
+
+fn model(name: &str) -> ModelInfo {
+    ModelInfo { name: format!("test-{name}"), vocabulary: 1000, context: 4096 }
+}
+
+type Uniform = Box<dyn FnMut() -> f64>;
+
+thread_local! {
+    static UNIFORM: RefCell<Option<Uniform>> = const { RefCell::new(None) };
+    static LOGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
