@@ -87,12 +87,15 @@ impl Checkpoint {
             file: file(),
             found: stored.dtype.clone(),
         })?;
-        let bytes = (shape.iter().product::<usize>() * dtype.bytes()) as u64;
-        if bytes != stored.len {
-            let problem = format!("tensor {tensor} has {} bytes where its shape needs {bytes}", stored.len);
+        // A damaged header may claim a shape whose size is beyond any number.
+        let bytes =
+            shape.iter().try_fold(dtype.bytes() as u64, |bytes, &size| bytes.checked_mul(size as u64));
+        if bytes != Some(stored.len) {
+            let problem =
+                format!("tensor {tensor} has {} bytes, which do not fit its shape {shape:?}", stored.len);
             return Err(EngineError::Damaged { file: file(), problem });
         }
-        Ok((dtype, bytes))
+        Ok((dtype, stored.len))
     }
 
     /// The weights of a tensor.

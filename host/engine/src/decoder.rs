@@ -8,7 +8,7 @@ use candle_core::{Device, Result as Forward, Storage, Tensor, bail};
 
 use crate::EngineError;
 use crate::config::Config;
-use crate::kernels::{self, Attention, Linear, Rope, RopeTable};
+use crate::kernels::{self, Attention, Linear, RopeFrequencies};
 use crate::kv::{KvShape, Place, Sequence};
 use crate::weights::{self, LayerTensors, Needed};
 
@@ -19,7 +19,7 @@ pub(crate) struct Decoder {
     norm: Norm,
     /// `None`: the embedding is the head too.
     head: Option<Linear>,
-    rope: RopeTable,
+    rope: RopeFrequencies,
     kv: KvShape,
 }
 
@@ -64,7 +64,7 @@ impl Decoder {
         let head = weights::head(config).map(|head| build.linear(&head)).transpose()?;
         let layers = (0..config.layers).map(|layer| build.layer(&LayerTensors::of(config, layer)));
         let layers = layers.collect::<Result<_, _>>()?;
-        let rope = RopeTable::new(config.context, config.head_dim, config.rope_theta);
+        let rope = RopeFrequencies::new(config.head_dim, config.rope_theta);
         Ok(Self { embedding, layers, norm, head, rope, kv })
     }
 
@@ -77,8 +77,7 @@ impl Decoder {
     /// `None` if none are wanted.
     pub(crate) fn forward(&self, batch: &Batch, sequences: &mut [Sequence]) -> Forward<Option<Tensor>> {
         let tokens = Tensor::from_slice(&batch.tokens, batch.tokens.len(), &Device::Cpu)?;
-        let positions: Vec<usize> = batch.places.iter().map(|&(_, position)| position).collect();
-        let rope = Rope { table: &self.rope, positions: &positions };
+        let rope = self.rope.at(batch.places.iter().map(|&(_, position)| position));
         let mut x = self.embedding.rows(&tokens)?;
         for (index, layer) in self.layers.iter().enumerate() {
             let h = layer.attention_norm.forward(&x)?;

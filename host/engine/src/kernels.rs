@@ -15,7 +15,7 @@ mod rope;
 
 pub(crate) use attention::Attention;
 pub(crate) use linear::Linear;
-pub(crate) use rope::{Rope, RopeTable};
+pub(crate) use rope::RopeFrequencies;
 
 use candle_core::{CpuStorage, Layout, Result, bail};
 

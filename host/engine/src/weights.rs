@@ -77,6 +77,20 @@ impl LayerTensors {
             down: Needed::matrix(name("mlp.down_proj"), hidden, intermediate),
         }
     }
+
+    fn into_all(self) -> [Needed; 9] {
+        [
+            self.attention_norm,
+            self.query,
+            self.key,
+            self.value,
+            self.output,
+            self.feed_forward_norm,
+            self.gate,
+            self.up,
+            self.down,
+        ]
+    }
 }
 
 /// Token to residual stream.
@@ -94,14 +108,8 @@ pub(crate) fn head(config: &Config) -> Option<Needed> {
     (!config.tied).then(|| Needed::matrix("lm_head.weight", config.vocabulary, config.hidden))
 }
 
-/// Every tensor of the model.
-pub(crate) fn all(config: &Config) -> Vec<Needed> {
-    let mut all = vec![embedding(config), final_norm(config)];
-    all.extend(head(config));
-    for layer in 0..config.layers {
-        let LayerTensors { attention_norm, query, key, value, output, feed_forward_norm, gate, up, down } =
-            LayerTensors::of(config, layer);
-        all.extend([attention_norm, query, key, value, output, feed_forward_norm, gate, up, down]);
-    }
-    all
+/// Every tensor of the model, layer by layer; lazily, since a damaged config may claim any number of layers.
+pub(crate) fn all(config: &Config) -> impl Iterator<Item = Needed> {
+    let around = [embedding(config), final_norm(config)].into_iter().chain(head(config));
+    around.chain((0..config.layers).flat_map(|layer| LayerTensors::of(config, layer).into_all()))
 }

@@ -7,50 +7,44 @@ use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, bail};
 
 use super::elements;
 
-/// Cosines and sines of every position, computed once per model.
-pub(crate) struct RopeTable {
-    /// (context, head_dim / 2), cosine and sine side by side.
-    rotations: Vec<[f32; 2]>,
-    half: usize,
-}
+/// How fast each pair of elements turns; fixed by the model.
+pub(crate) struct RopeFrequencies(Vec<f32>);
 
-impl RopeTable {
-    /// Angles `position * theta^(-2i / head_dim)`. They are taken in f32 from frequencies in f32, as the models'
-    /// reference does, so that far positions turn by the same angle as in training.
-    pub(crate) fn new(context: usize, head_dim: usize, theta: f64) -> Self {
-        let half = head_dim / 2;
+impl RopeFrequencies {
+    /// theta^(-2i / head_dim) for each pair i, in radians per position.
+    pub(crate) fn new(head_dim: usize, theta: f64) -> Self {
         let frequency = |i: usize| 1.0 / (theta as f32).powf((2 * i) as f32 / head_dim as f32);
-        let frequencies: Vec<f32> = (0..half).map(frequency).collect();
-        let rotations = (0..context)
-            .flat_map(|position| frequencies.iter().map(move |f| position as f32 * f))
-            .map(|angle| [angle.cos(), angle.sin()])
-            .collect();
-        Self { rotations, half }
+        Self((0..head_dim / 2).map(frequency).collect())
+    }
+
+    /// The rotations of some rows, one position each. Angles are taken in f32, as the models' reference does, so that
+    /// far positions turn by the same angle as in training.
+    pub(crate) fn at(&self, positions: impl Iterator<Item = usize>) -> Rope {
+        let angles = positions.flat_map(|position| self.0.iter().map(move |f| position as f32 * f));
+        Rope { rotations: angles.map(|angle| [angle.cos(), angle.sin()]).collect(), half: self.0.len() }
     }
 }
 
 /// Rotates x of shape (rows, heads * head_dim): element i of a head pairs with i + head_dim / 2.
-pub(crate) struct Rope<'a> {
-    /// The model's table.
-    pub(crate) table: &'a RopeTable,
-    /// Position of each row.
-    pub(crate) positions: &'a [usize],
+pub(crate) struct Rope {
+    /// (rows, head_dim / 2), cosine and sine side by side.
+    rotations: Vec<[f32; 2]>,
+    half: usize,
 }
 
-impl CustomOp1 for Rope<'_> {
+impl CustomOp1 for Rope {
     fn name(&self) -> &'static str {
         "rope at positions"
     }
 
     fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let (rows, width) = layout.shape().dims2()?;
-        let half = self.table.half;
-        if rows != self.positions.len() || half == 0 || !width.is_multiple_of(2 * half) {
-            bail!("rope of {rows} rows of {width} at {} positions", self.positions.len());
+        let half = self.half;
+        if half == 0 || rows * half != self.rotations.len() || !width.is_multiple_of(2 * half) {
+            bail!("rope of {rows} rows of {width} with {} rotations", self.rotations.len());
         }
         let mut rotated = elements(x, layout)?.to_vec();
-        for (row, &position) in rotated.chunks_exact_mut(width).zip(self.positions) {
-            let rotations = &self.table.rotations[position * half..][..half];
+        for (row, rotations) in rotated.chunks_exact_mut(width).zip(self.rotations.chunks_exact(half)) {
             for head in row.chunks_exact_mut(2 * half) {
                 let (first, second) = head.split_at_mut(half);
                 for ((a, b), [cos, sin]) in first.iter_mut().zip(second).zip(rotations) {
@@ -70,16 +64,12 @@ mod tests {
     #[test]
     fn rotates_as_candle_does() {
         let (rows, heads, dim, theta) = (5, 3, 8, 10_000.0);
-        let table = RopeTable::new(16, dim, theta);
         let x: Vec<f32> = (0..rows * heads * dim).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
         let x = Tensor::from_vec(x, (rows, heads * dim), &Device::Cpu).unwrap();
-        let positions = [0, 3, 15, 7, 7];
-        let ours = x.apply_op1_no_bwd(&Rope { table: &table, positions: &positions }).unwrap();
+        let rope = RopeFrequencies::new(dim, theta).at([0, 3, 15, 7, 7].into_iter());
+        let ours = x.apply_op1_no_bwd(&rope).unwrap();
 
-        let part = |which: usize| -> Vec<f32> {
-            let rows = positions.iter().flat_map(|p| &table.rotations[p * dim / 2..][..dim / 2]);
-            rows.map(|rotation| rotation[which]).collect()
-        };
+        let part = |which: usize| rope.rotations.iter().map(|rotation| rotation[which]).collect::<Vec<f32>>();
         let part = |which| Tensor::from_vec(part(which), (rows, dim / 2), &Device::Cpu).unwrap();
         let x = x.reshape((1, rows, heads, dim)).unwrap();
         let theirs = candle_nn::rotary_emb::rope_thd(&x, &part(0), &part(1)).unwrap();

@@ -82,6 +82,24 @@ fn bytes_that_do_not_fit_the_shape_are_damage() {
 }
 
 #[test]
+fn a_shape_beyond_any_number_is_damage() {
+    let huge = 1u64 << 28;
+    let copy = with_header(|header| {
+        header["model.embed_tokens.weight"]["shape"] = json!([huge, huge]);
+        header["model.norm.weight"]["shape"] = json!([huge]);
+    });
+    let copy = copy.edit("config.json", |config| {
+        config["vocab_size"] = json!(huge);
+        config["hidden_size"] = json!(huge);
+    });
+    let error = error(&copy);
+    assert!(
+        matches!(&error, EngineError::Damaged { problem, .. } if problem.contains("embed_tokens")),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_missing_shard_and_a_shard_elsewhere_are_refused() {
     let shard = "model-00002-of-00002.safetensors";
     let error = error(&Copied::of(&random("f16-sharded")).remove(shard));

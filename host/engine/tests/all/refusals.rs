@@ -45,6 +45,21 @@ fn keys_that_would_change_the_numbers_are_refused_by_name() {
 }
 
 #[test]
+fn sizes_beyond_reason_are_refused_without_being_allocated() {
+    let error = config(|config| config["num_hidden_layers"] = json!(1 << 28));
+    assert!(
+        matches!(&error, EngineError::MissingTensor { tensor, .. } if tensor.contains("layers.2.")),
+        "{error}"
+    );
+    let error = config(|config| config["num_attention_heads"] = json!(1 << 28));
+    assert!(matches!(&error, EngineError::TensorShape { .. }), "{error}");
+    let long = Copied::of(&random("f32")).edit("config.json", |config| {
+        config["max_position_embeddings"] = json!(1 << 28);
+    });
+    assert_eq!(engine::Engine::spec(&long.open().unwrap().engine).context, 1 << 28);
+}
+
+#[test]
 fn plain_rotary_positions_are_read_from_old_and_new_keys() {
     let old = Copied::of(&random("f32")).edit("config.json", |config| {
         config["rope_parameters"] = Value::Null;
