@@ -4,5 +4,6 @@
 //! [`config`] → [`http`] → [`runtime`] (client-server loop, decode loop, cross-model loop) → back to [`http`].
 
 pub mod config;
+pub mod http;
 pub mod runtime;
 pub mod telemetry;

@@ -1,0 +1,123 @@
+//! HTTP: OpenAI's API in, journeys out.
+//!
+//! The only room that knows what a client sees. A request goes through [`listen`] (connections) → [`envelope`]
+//! (request id, span) → [`generate`] (the handler) → [`body`] → [`parse`] → [`prepare`] (route, tokens) → the
+//! [`Runtime`], and its answer comes back through [`report`]. Nothing here decodes, schedules or decides; status codes
+//! are chosen in [`error`] alone.
+
+mod body;
+mod envelope;
+mod error;
+mod generate;
+mod listen;
+mod models;
+mod parse;
+mod prepare;
+mod random;
+mod report;
+mod running;
+mod watch;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::routing::{get, post};
+use tokio_util::sync::CancellationToken;
+
+pub use listen::serve;
+
+use crate::config;
+use crate::runtime::Runtime;
+use error::ApiError;
+use running::Running;
+
+/// Bounds of connections and requests.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Largest request body in bytes; more is refused with 413.
+    pub body_bytes_max: usize,
+    /// Connections open at once; more wait in the listener's backlog.
+    pub connections_max: usize,
+    /// How long a client may take to send a request's headers.
+    pub header_timeout: Duration,
+    /// How long a client may take to send a request's body.
+    pub body_timeout: Duration,
+    /// How long a stream may be silent before a comment line keeps it alive.
+    pub ping_interval: Duration,
+    /// How long running answers may take once a shutdown was asked for.
+    pub drain: Duration,
+}
+
+impl HttpSettings {
+    /// The settings that follow from a configuration.
+    #[must_use]
+    pub fn new(server: &config::Server) -> Self {
+        // Every journey and every waiting request holds a connection; some are left for probes and refusals.
+        let busy = server.journeys_max.get().saturating_add(server.queue_max.get());
+        Self {
+            body_bytes_max: server.body_bytes_max.get(),
+            connections_max: busy.saturating_add(SPARE_CONNECTIONS),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            ping_interval: Duration::from_secs(15),
+            drain: Duration::from_secs(server.drain_seconds),
+        }
+    }
+}
+
+/// What every handler may use. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    runtime: Arc<Runtime>,
+    settings: HttpSettings,
+    shutdown: CancellationToken,
+    /// Answers being given; the end of a drain waits for them.
+    running: Running,
+    /// Seconds since 1970 when the server started; models are as old as that.
+    started: u64,
+}
+
+impl App {
+    /// An application over a runtime. Once `shutdown` is cancelled, new requests are refused.
+    #[must_use]
+    pub fn new(runtime: Arc<Runtime>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
+        Self { runtime, settings, shutdown, running: Running::default(), started: seconds_since_1970() }
+    }
+
+    /// Whether requests are accepted.
+    fn ready(&self) -> bool {
+        !self.shutdown.is_cancelled() && self.runtime.ready()
+    }
+}
+
+/// All routes, in OpenAI's dialect to the last error.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::retrieve))
+        .route("/v1/chat/completions", post(generate::chat))
+        .route("/v1/completions", post(generate::text))
+        .route("/health", get(watch::health))
+        .route("/ready", get(watch::ready))
+        .route("/metrics", get(watch::metrics))
+        .fallback(unknown_url)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn(envelope::wrap))
+        .with_state(app)
+}
+
+async fn unknown_url(request: axum::extract::Request) -> ApiError {
+    ApiError::unknown_url(request.method().as_str(), request.uri().path())
+}
+
+async fn wrong_method(request: axum::extract::Request) -> ApiError {
+    ApiError::wrong_method(request.method().as_str(), request.uri().path())
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
+}
+
+/// Connections beyond those that wait for an answer.
+const SPARE_CONNECTIONS: usize = 256;

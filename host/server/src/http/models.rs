@@ -1,0 +1,75 @@
+//! What can be asked for: models and routes as OpenAI's model objects.
+//!
+//! Beyond OpenAI's fields each object has `route`: the models by role, the policy with its revision, and what can be
+//! set in the model's name after `@`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use policy::{Parameter, Revision};
+use serde_json::{Value, json};
+
+use super::App;
+use super::error::ApiError;
+use crate::runtime::Route;
+
+/// `GET /v1/models`
+pub(super) async fn list(State(app): State<App>) -> Json<Value> {
+    let routes = app.runtime.catalog().routes.values();
+    let models: Vec<Value> = routes.map(|route| model(route, app.started)).collect();
+    Json(json!({"object": "list", "data": models}))
+}
+
+/// `GET /v1/models/{id}`; an id may contain slashes, raw or percent-encoded.
+pub(super) async fn retrieve(
+    State(app): State<App>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
+    let route = app.runtime.catalog().routes.get(&id).ok_or_else(|| ApiError::no_model(&id))?;
+    Ok(Json(model(route, app.started)))
+}
+
+fn model(route: &Route, created: u64) -> Value {
+    json!({
+        "id": route.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "tokenrouter",
+        "context": route.context,
+        "route": {
+            "models": route.model_names,
+            "fallback": route.model_names[route.fallback.index()],
+            "policy": route.policy_revision().map(|revision| policy(route, &revision)),
+        },
+    })
+}
+
+fn policy(route: &Route, revision: &Revision) -> Value {
+    let descriptor = revision.descriptor();
+    let set = route.settings_with(&BTreeMap::new());
+    let value = |parameter: &Parameter| set.get(&parameter.key).copied().unwrap_or(parameter.default);
+    let parameter = |parameter: &Parameter| {
+        json!({
+            "key": parameter.key,
+            "value": value(parameter),
+            "default": parameter.default,
+            "least": finite(*parameter.range.start()),
+            "most": finite(*parameter.range.end()),
+            "doc": parameter.doc,
+        })
+    };
+    json!({
+        "name": descriptor.name,
+        "doc": descriptor.doc,
+        "revision": revision.digest().to_string(),
+        "parameters": descriptor.parameters.iter().map(parameter).collect::<Vec<Value>>(),
+    })
+}
+
+/// JSON has no infinity; an open end is null.
+fn finite(bound: f64) -> Option<f64> {
+    Some(bound).filter(|bound| bound.is_finite())
+}

@@ -1,0 +1,113 @@
+//! A request's body, checked field by field.
+//!
+//! Parsing is strict: a field is understood, or refused by name with what would be right; nothing is ignored in
+//! silence but the few fields that [`refused`] lists as harmless. `null` means absent, as in OpenAI's API. What needs
+//! a model (does it exist, does the prompt fit) is decided later, in `prepare`.
+
+mod fields;
+mod generation;
+mod messages;
+mod prompt;
+mod refused;
+
+use engine::ChatMessage;
+use journey::Sampling;
+use serde_json::Value;
+
+use super::error::{ApiError, Fault};
+use fields::Fields;
+
+/// Which of the two endpoints speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Text,
+}
+
+/// A checked request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    /// What the client calls the model; may carry settings after `@`.
+    pub(super) model: String,
+    /// What is to be continued.
+    pub(super) prompt: Prompt,
+    /// How tokens are chosen.
+    pub(super) sampling: Sampling,
+    /// Key of all randomness, if the client gives one.
+    pub(super) seed: Option<u64>,
+    /// Strings that end the answer.
+    pub(super) stop: Vec<String>,
+    /// Most tokens of the answer, and the field that says so.
+    pub(super) limit: Option<(usize, &'static str)>,
+    /// How the answer is shown.
+    pub(super) shape: Shape,
+}
+
+/// What is to be continued.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Prompt {
+    Chat(Vec<ChatMessage>),
+    Text(String),
+    /// Token ids, not yet checked against a vocabulary.
+    Tokens(Vec<u64>),
+}
+
+/// How the answer is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// As it comes, in server-sent events.
+    pub(super) stream: bool,
+    /// With a last chunk that counts tokens.
+    pub(super) include_usage: bool,
+    /// With log-probabilities, and so many alternatives per token.
+    pub(super) logprobs: Option<usize>,
+    /// With which model made each token.
+    pub(super) route_trace: bool,
+    /// With the tokens' ids.
+    pub(super) token_ids: bool,
+}
+
+/// Checks a body.
+///
+/// # Errors
+/// A fault with the field's path.
+pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        ApiError::general(Fault::Json, format!("the body must be a JSON object; {error}"))
+    })?;
+    let mut fields = Fields::of(value, "")?;
+    let Some(model) = fields.string("model")? else {
+        return Err(fields.missing("model", "the name of a model"));
+    };
+    let prompt = match dialect {
+        Dialect::Chat => Prompt::Chat(messages::take(&mut fields)?),
+        Dialect::Text => prompt::take(&mut fields)?,
+    };
+    let wanted = Wanted {
+        model,
+        prompt,
+        sampling: generation::sampling(&mut fields)?,
+        seed: generation::seed(&mut fields)?,
+        stop: generation::stop(&mut fields)?,
+        limit: generation::limit(&mut fields, dialect)?,
+        shape: generation::shape(&mut fields, dialect)?,
+    };
+    refused::check(&mut fields, dialect)?;
+    fields.finish()?;
+    Ok(wanted)
+}
+
+impl Dialect {
+    /// The field that holds the prompt.
+    pub(super) fn prompt_field(self) -> &'static str {
+        match self {
+            Self::Chat => "messages",
+            Self::Text => "prompt",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! From a body to what the runtime takes: the route is found, the prompt becomes tokens.
+//!
+//! Pure computation, so that the handler can move it off the async threads when a body is large.
+
+use engine::EngineError;
+
+use super::error::{ApiError, Fault};
+use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
+use super::random::unguessable;
+use crate::runtime::{Ask, Catalog, NoSuchRoute, Route, Selected, SubmitError};
+
+/// A request ready to be submitted.
+pub(super) struct Prepared {
+    /// What the client calls the model.
+    pub(super) model: String,
+    /// The route and the request's settings.
+    pub(super) selected: Selected,
+    /// The request in tokens.
+    pub(super) ask: Ask,
+    /// How the answer is shown.
+    pub(super) shape: Shape,
+    /// Which fields its refusals name.
+    pub(super) names: Names,
+}
+
+/// The fields that a refusal by the runtime is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    prompt: &'static str,
+    limit: Option<&'static str>,
+}
+
+/// Parses a body, finds its route and tokenises its prompt.
+///
+/// # Errors
+/// What is wrong with the request.
+pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Result<Prepared, ApiError> {
+    let wanted = parse(dialect, body)?;
+    let selected = catalog.select(&wanted.model).map_err(|error| no_route(&wanted.model, &error))?;
+    let Wanted { model, prompt, sampling, seed, stop, limit, shape } = wanted;
+    let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
+    let ask = Ask {
+        prompt: tokens(&selected.route, prompt, names.prompt)?,
+        sampling,
+        seed: seed.unwrap_or_else(unguessable),
+        stop,
+        max_tokens: limit.map(|(most, _)| most),
+        candidates: shape.logprobs.unwrap_or(0),
+    };
+    Ok(Prepared { model, selected, ask, shape, names })
+}
+
+impl Names {
+    /// What the client is told when the runtime does not take the request.
+    pub(super) fn refusal(self, error: &SubmitError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            SubmitError::EmptyPrompt => ApiError::field(Fault::Value, self.prompt, message),
+            SubmitError::ContextExceeded { prompt, context, .. } => {
+                let param = self.limit.filter(|_| prompt < context).unwrap_or(self.prompt);
+                ApiError::field(Fault::Context, param, message)
+            }
+            SubmitError::Setting(_) => ApiError::field(Fault::Value, "model", message),
+            SubmitError::QueueFull { .. } => ApiError::general(Fault::QueueFull, message),
+            SubmitError::Draining => ApiError::general(Fault::Draining, message),
+        }
+    }
+}
+
+fn no_route(name: &str, error: &NoSuchRoute) -> ApiError {
+    match error {
+        NoSuchRoute::Unknown(_) => ApiError::no_model(name),
+        NoSuchRoute::Malformed(_) => ApiError::field(Fault::Value, "model", error.to_string()),
+    }
+}
+
+fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<Vec<u32>, ApiError> {
+    let encoded = match prompt {
+        Prompt::Chat(messages) => route.tokenizer.encode_chat(&messages),
+        Prompt::Text(text) => route.tokenizer.encode(&text),
+        Prompt::Tokens(ids) => return known_tokens(route, &ids, field),
+    };
+    encoded.map_err(|error| match error {
+        EngineError::Template { .. } | EngineError::NoTemplate | EngineError::Encode { .. } => {
+            ApiError::field(Fault::Value, field, error.to_string())
+        }
+        other => ApiError::server(other.to_string()),
+    })
+}
+
+fn known_tokens(route: &Route, ids: &[u64], field: &str) -> Result<Vec<u32>, ApiError> {
+    let vocabulary = route.model_infos.iter().map(|model| model.vocabulary).min().unwrap_or(0);
+    let known = |(ix, id): (usize, &u64)| {
+        u32::try_from(*id).ok().filter(|id| *id < vocabulary).ok_or_else(|| {
+            let message =
+                format!("the token id {id} does not exist; the route's models have {vocabulary} tokens");
+            ApiError::field(Fault::Value, format!("{field}[{ix}]"), message)
+        })
+    };
+    ids.iter().enumerate().map(known).collect()
+}

@@ -1,0 +1,38 @@
+//! For those who watch over the server: alive, ready, metrics.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::App;
+use super::error::{ApiError, Fault};
+
+/// The process answers.
+pub(super) async fn health() -> Response {
+    axum::Json(json!({"status": "alive"})).into_response()
+}
+
+/// Every model and policy is loaded, and requests are accepted.
+pub(super) async fn ready(State(app): State<App>) -> Response {
+    if app.ready() {
+        axum::Json(json!({"status": "ready"})).into_response()
+    } else {
+        not_ready(&app).into_response()
+    }
+}
+
+/// Counters and gauges in Prometheus' text format.
+pub(super) async fn metrics(State(app): State<App>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.runtime.metrics().render()).into_response()
+}
+
+/// Why requests are not accepted now.
+pub(super) fn not_ready(app: &App) -> ApiError {
+    let why = if app.shutdown.is_cancelled() {
+        "the server is shutting down"
+    } else {
+        "a model of this server has stopped; its log says why"
+    };
+    ApiError::general(Fault::Draining, why)
+}
