@@ -103,8 +103,8 @@ pub enum PolicyError {
         /// The value and what is wrong with it.
         why: String,
     },
-    /// A parameter out of its range.
-    #[error("setting `{key}` of policy {policy}: {value} is outside {least} to {most}")]
+    /// A parameter's value that is not allowed.
+    #[error("setting `{key}` of policy {policy}: {value} is not {allowed}")]
     Setting {
         /// Name of the policy.
         policy: String,
@@ -112,10 +112,8 @@ pub enum PolicyError {
         key: String,
         /// The given value.
         value: f64,
-        /// Smallest allowed value.
-        least: f64,
-        /// Largest allowed value.
-        most: f64,
+        /// The allowed values, in words.
+        allowed: String,
     },
     /// A parameter that the policy does not have.
     #[error("setting `{key}` of policy {policy}: there is no such parameter; it has: {}", Listed(.known))]

@@ -13,8 +13,11 @@ pub mod error;
 pub mod file;
 pub mod host;
 pub mod limits;
+mod rehearsal;
 pub mod revision;
 pub mod session;
+mod slots;
+mod wasm;
 
 pub use descriptor::{Descriptor, Parameter, Settings};
 pub use digest::Digest;

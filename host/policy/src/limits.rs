@@ -18,7 +18,7 @@ pub struct Limits {
     pub fuel_at_start: u64,
     /// Wall clock of one `route`, `send` or `receive`. Default 100 ms.
     pub deadline: Duration,
-    /// Wall clock of `describe`, and of starting a session. Default 2 s.
+    /// Wall clock of `describe`, and of starting a session. Default 10 s.
     pub deadline_at_start: Duration,
     /// Bytes that the guest may hand to the host in one call: strings, lists, log lines. Default 1 MiB.
     pub answer_bytes: usize,
@@ -39,7 +39,7 @@ impl Default for Limits {
             fuel_per_call: 2_000_000,
             fuel_at_start: 200_000_000,
             deadline: Duration::from_millis(100),
-            deadline_at_start: Duration::from_secs(2),
+            deadline_at_start: Duration::from_secs(10),
             answer_bytes: 1 << 20,
             stack_bytes: 512 << 10,
             component_bytes: 32 << 20,

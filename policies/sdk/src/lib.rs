@@ -70,3 +70,8 @@ macro_rules! export_policy {
         };
     };
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

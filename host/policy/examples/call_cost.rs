@@ -1,0 +1,116 @@
+//! What a policy costs: `cargo run --release -p policy --example call_cost`.
+//!
+//! Every figure is the median of samples of about 2 ms on the wall clock, with the smallest beside it: on a busy
+//! machine the smallest is the nearer to the truth. The guest is the committed `entropy` component.
+#![expect(clippy::print_stdout, reason = "a measurement's result is what it prints")]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journey::{Candidate, Handoff, JourneyId, Offer, Role, Sampled, Signals, Step};
+use policy::{Limits, ModelInfo, PolicyHost, Revision, Start};
+
+const ENTROPY: &[u8] = include_bytes!("../../../policies/prebuilt/entropy.wasm");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    let host = PolicyHost::new(Limits::default())?;
+    println!("{:32}{:9.2} ms", "host, 4096 sessions", milliseconds(began.elapsed()));
+    let began = Instant::now();
+    let revision = host.load(ENTROPY)?;
+    println!("{:32}{:9.2} ms", "load, cold", milliseconds(began.elapsed()));
+    let began = Instant::now();
+    drop(host.load(ENTROPY)?);
+    println!("{:32}{:9.2} ms", "load, again", milliseconds(began.elapsed()));
+    calls(&revision)
+}
+
+fn calls(revision: &Arc<Revision>) -> Result<(), Box<dyn Error>> {
+    let begin = start(revision)?;
+    measure("session, start and end", || {
+        black_box(revision.session(begin.clone()).is_ok());
+    });
+    let mut sessions = (0..256).map(|_| revision.session(begin.clone())).collect::<Result<Vec<_>, _>>()?;
+    let mut session = revision.session(begin)?;
+    let (scalars, candidates) = (step(0), step(20));
+    measure("route, scalars", || {
+        black_box(session.route(10, black_box(&scalars)).is_ok());
+    });
+    measure("route, 20 candidates", || {
+        black_box(session.route(10, black_box(&candidates)).is_ok());
+    });
+    let mut next = 0;
+    measure("route, scalars, 256 sessions", || {
+        next = (next + 1) % sessions.len();
+        black_box(sessions[next].route(10, black_box(&scalars)).is_ok());
+    });
+    let handoff = Handoff { to: Role(1), run: NonZeroU32::new(1) };
+    measure("send", || {
+        black_box(session.send(10, black_box(handoff)).is_ok());
+    });
+    let offer = Offer { from: Role(1), tokens: vec![1, 2, 3, 4], logprobs: vec![-0.1; 4] };
+    measure("receive, 4 tokens", || {
+        black_box(session.receive(10, black_box(&offer)).is_ok());
+    });
+    Ok(())
+}
+
+/// Runs the body in samples and prints the time of one run.
+fn measure(name: &str, mut body: impl FnMut()) {
+    let began = Instant::now();
+    let mut runs = 0_u32;
+    while began.elapsed() < SAMPLE {
+        body();
+        runs += 1;
+    }
+    let mut samples: Vec<f64> = (0..SAMPLES)
+        .map(|_| {
+            let began = Instant::now();
+            for _ in 0..runs {
+                body();
+            }
+            began.elapsed().as_secs_f64() * 1e9 / f64::from(runs)
+        })
+        .collect();
+    samples.sort_by(f64::total_cmp);
+    println!("{name:32}{:9.0} ns (smallest {:.0})", samples[SAMPLES / 2], samples[0]);
+}
+
+fn start(revision: &Revision) -> Result<Start, Box<dyn Error>> {
+    let model = |name: &str| ModelInfo { name: name.to_owned(), vocabulary: 151_936, context: 32_768 };
+    Ok(Start {
+        journey: JourneyId(1),
+        models: ["small", "large"].map(model).into(),
+        settings: revision.settings(&BTreeMap::new())?,
+        prompt_tokens: 100,
+        max_tokens: 1000,
+        seed: 1,
+    })
+}
+
+fn step(candidates: u32) -> Step {
+    let candidate = |rank| Candidate { token: rank, logit: 10.0 - rank as f32, prob: 0.05 };
+    Step {
+        index: 3,
+        run: 3,
+        role: Role::ENTRY,
+        at_eos: false,
+        sampled: Sampled {
+            token: 17,
+            logprob: -0.1,
+            signals: Signals { entropy: 0.3, top1: 0.9, margin: 0.85 },
+            candidates: (0..candidates).map(candidate).collect(),
+        },
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+const SAMPLE: Duration = Duration::from_millis(2);
+const SAMPLES: usize = 101;

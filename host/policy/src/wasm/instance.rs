@@ -1,0 +1,76 @@
+//! A component brought to life under limits, and the one way into it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use wasmtime::Store;
+
+use super::bindings::Router;
+use super::runtime::{Runtime, Template};
+use super::state::{Memory, Owner, State};
+use super::ticker::ticks;
+use super::verdict::Allowed;
+use crate::error::{Call, PolicyError};
+use crate::limits::Limits;
+
+/// One instance in a store of its own, so that dropping it gives back everything that it used.
+///
+/// An instance that failed once must not be entered again; [`Session`](crate::Session) sees to that.
+pub(crate) struct Instance {
+    store: Store<State>,
+    router: Router,
+    limits: Limits,
+}
+
+impl Instance {
+    /// Instantiates the template.
+    pub(super) fn new(runtime: &Runtime, template: &Template, owner: Owner) -> Result<Self, PolicyError> {
+        let limits = runtime.limits.clone();
+        let memory = Memory::new(limits.memory_bytes, limits.table_elements);
+        let state = State::new(owner, Arc::clone(&template.logs), memory);
+        let mut store = Store::new(&runtime.engine, state);
+        store.limiter(|state| &mut state.memory);
+        store.set_hostcall_fuel(limits.answer_bytes);
+        let allowed = allowed(Call::Instantiate, &limits);
+        let router = guarded(&mut store, &allowed, |store| template.pre.instantiate(store))?;
+        Ok(Self { store, router, limits })
+    }
+
+    /// Calls into the guest with a fresh budget. `position` is the one being decided.
+    pub(super) fn enter<T>(
+        &mut self,
+        call: Call,
+        position: u64,
+        body: impl FnOnce(&Router, &mut Store<State>) -> wasmtime::Result<T>,
+    ) -> Result<T, PolicyError> {
+        self.store.data_mut().begin(position);
+        let allowed = allowed(call, &self.limits);
+        guarded(&mut self.store, &allowed, |store| body(&self.router, store))
+    }
+}
+
+/// Sets the budget right before the body, so that nothing but the guest is charged for it.
+fn guarded<T>(
+    store: &mut Store<State>,
+    allowed: &Allowed<'_>,
+    body: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+) -> Result<T, PolicyError> {
+    store.set_fuel(allowed.fuel).expect("the engine counts fuel");
+    store.set_epoch_deadline(ticks(allowed.deadline));
+    // The store is dropped after a failed call, whatever a panic left in it.
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(store)));
+    let refused = store.data().memory.refused;
+    match outcome {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Allowed { refused, ..*allowed }.judge(error)),
+        Err(panic) => Err(allowed.panicked(panic.as_ref())),
+    }
+}
+
+fn allowed(call: Call, limits: &Limits) -> Allowed<'_> {
+    let (fuel, deadline) = match call {
+        Call::Instantiate | Call::Describe | Call::Start => (limits.fuel_at_start, limits.deadline_at_start),
+        Call::Route | Call::Send | Call::Receive => (limits.fuel_per_call, limits.deadline),
+    };
+    Allowed { call, fuel, deadline, limits, refused: None }
+}

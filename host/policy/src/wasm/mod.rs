@@ -1,0 +1,20 @@
+//! The sandbox: everything that touches wasmtime.
+//!
+//! From outside it is a `Runtime` that turns bytes into a `Template`, an `Instance` of a template, and a `Guest`, one
+//! journey's session in an instance. They speak in the words of `journey` and in [`PolicyError`](crate::PolicyError);
+//! the generated types stay in `bindings` and `convert`.
+
+mod bindings;
+mod convert;
+mod guest;
+mod instance;
+mod logs;
+mod runtime;
+mod state;
+mod ticker;
+mod verdict;
+mod world;
+
+pub(crate) use guest::Guest;
+pub(crate) use runtime::{Runtime, Template};
+pub(crate) use state::Owner;

@@ -1,0 +1,129 @@
+//! The engine that compiles components, and what it compiles them to.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::bindings::{Router, RouterPre};
+use super::instance::Instance;
+use super::logs::LogQuota;
+use super::state::{Owner, State};
+use super::ticker::Ticker;
+use super::world;
+use crate::error::PolicyError;
+use crate::limits::Limits;
+
+/// What all policies of a host share. Revisions and sessions keep it alive.
+pub(crate) struct Runtime {
+    pub(super) engine: Engine,
+    linker: Linker<State>,
+    pub(crate) limits: Limits,
+    /// Drives the deadlines as long as anything can run.
+    _ticker: Ticker,
+}
+
+/// A compiled and linked component, ready to be instantiated in microseconds.
+pub(crate) struct Template {
+    pub(super) pre: RouterPre<State>,
+    pub(super) logs: Arc<LogQuota>,
+}
+
+impl Runtime {
+    pub(crate) fn new(limits: Limits) -> Result<Self, PolicyError> {
+        let runtime = |what: &str| {
+            let what = what.to_owned();
+            move |source| PolicyError::Runtime { what, source }
+        };
+        let sessions = limits.sessions;
+        let engine = Engine::new(&config(&limits)).map_err(runtime(&format!(
+            "setting up the policy runtime for {sessions} sessions (fewer need less address space)"
+        )))?;
+        let mut linker = Linker::new(&engine);
+        // The whole of what a guest can reach: `host`. There is no WASI here to be configured or to escape from.
+        Router::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)
+            .map_err(runtime("linking the imports of a policy"))?;
+        let ticker = Ticker::start(engine.clone())?;
+        Ok(Self { engine, linker, limits, _ticker: ticker })
+    }
+
+    /// Compiles and links the bytes of a component. Nothing of it runs yet.
+    pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Template, PolicyError> {
+        world::check_kind(bytes)?;
+        let component =
+            Component::from_binary(&self.engine, bytes).map_err(|source| PolicyError::Compile { source })?;
+        world::check_names(&self.engine, &component)?;
+        let linked = self.linker.instantiate_pre(&component).and_then(RouterPre::new);
+        let pre = linked.map_err(|source| world::mismatch(&source))?;
+        Ok(Template { pre, logs: Arc::new(LogQuota::new(Instant::now())) })
+    }
+
+    /// Brings a template to life for the first time. Only now are the types of its functions compared with `wit/`.
+    pub(crate) fn try_out(&self, template: &Template, owner: Owner) -> Result<Instance, PolicyError> {
+        self.instantiate(template, owner).map_err(|error| match error {
+            PolicyError::Runtime { source, .. } if !source.is::<io::Error>() => world::mismatch(&source),
+            other => other,
+        })
+    }
+
+    /// Brings a template to life.
+    pub(crate) fn instantiate(&self, template: &Template, owner: Owner) -> Result<Instance, PolicyError> {
+        Instance::new(self, template, owner)
+    }
+}
+
+fn config(limits: &Limits) -> Config {
+    let mut config = Config::new();
+    // Policies are synchronous; without the concurrency machinery a call costs a third.
+    config.concurrency_support(false);
+    // Fuel bounds what a call does, the same under any load; epochs bound its time, whatever fuel does not see.
+    config.consume_fuel(true);
+    config.epoch_interruption(true);
+    config.max_wasm_stack(limits.stack_bytes);
+    config.wasm_memory64(false);
+    // 4 GiB of address space for each memory make bounds checks free. It is reserved, not used.
+    config.memory_reservation(4 << 30);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
+    config
+}
+
+fn pool(limits: &Limits) -> PoolingAllocationConfig {
+    let instances = limits.sessions.saturating_add(REHEARSALS);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances);
+    pool.total_core_instances(instances.saturating_mul(CORE_INSTANCES_MEAN));
+    pool.total_memories(instances.saturating_mul(MEMORIES_MEAN));
+    pool.total_tables(instances.saturating_mul(MEMORIES_MEAN));
+    pool.max_core_instances_per_component(CORE_INSTANCES_MOST as u32);
+    pool.max_memories_per_component(MEMORIES_MOST as u32);
+    pool.max_tables_per_component(CORE_INSTANCES_MOST as u32);
+    pool.max_component_instance_size(INSTANCE_BYTES);
+    pool.max_core_instance_size(INSTANCE_BYTES);
+    pool.table_elements(limits.table_elements);
+    pool.max_memory_size(limits.memory_bytes);
+    // Where the kernel tells which pages were written, a used slot is cleaned by copying those instead of being
+    // remapped: half the time of starting a session.
+    pool.pagemap_scan(Enabled::Auto);
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.linear_memory_keep_resident(RESIDENT_BYTES);
+        pool.table_keep_resident(RESIDENT_BYTES);
+    }
+    pool
+}
+
+/// Instances beyond the sessions: components that are being loaded, one at a time, never wait for a session to end.
+const REHEARSALS: u32 = 2;
+/// Most core modules in one component. Compiled guests have 3, Python's runtime 14.
+pub(super) const CORE_INSTANCES_MOST: usize = 32;
+/// Most memories in one component. Compiled guests have 1, a JavaScript runtime up to 3.
+pub(super) const MEMORIES_MOST: usize = 4;
+/// Core modules per session that the whole pool is sized for.
+const CORE_INSTANCES_MEAN: u32 = 16;
+/// Memories, and tables, per session that the whole pool is sized for.
+const MEMORIES_MEAN: u32 = 2;
+/// wasmtime's own records of an instance; large runtimes have thousands of functions.
+const INSTANCE_BYTES: usize = 4 << 20;
+/// Most of a slot that stays mapped for the next session.
+const RESIDENT_BYTES: usize = 128 << 10;

@@ -1,0 +1,118 @@
+//! What the host knows while a guest runs: the guest's imports and its memory bound.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use journey::JourneyId;
+use journey::random::{Purpose, uniform};
+use wasmtime::ResourceLimiter;
+
+use super::bindings::tokenrouter::policy::{host, types};
+use super::logs::{LogQuota, shorten};
+use crate::digest::Digest;
+
+/// Who a guest works for: names its log lines and keys its random numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) revision: Digest,
+    /// `None` while the component is being loaded.
+    pub(crate) journey: Option<JourneyId>,
+    pub(crate) seed: u64,
+}
+
+/// The data of one store.
+pub(super) struct State {
+    owner: Owner,
+    logs: Arc<LogQuota>,
+    pub(super) memory: Memory,
+    /// The position being decided, and the numbers drawn there.
+    position: u64,
+    draws: u32,
+}
+
+impl State {
+    pub(super) fn new(owner: Owner, logs: Arc<LogQuota>, memory: Memory) -> Self {
+        Self { owner, logs, memory, position: 0, draws: 0 }
+    }
+
+    /// A call about this position begins. Numbers go on where an earlier call about the same position stopped.
+    pub(super) fn begin(&mut self, position: u64) {
+        if position != self.position {
+            self.position = position;
+            self.draws = 0;
+        }
+        self.memory.refused = None;
+    }
+}
+
+impl types::Host for State {}
+
+impl host::Host for State {
+    fn uniform(&mut self) -> f64 {
+        let number = uniform(self.owner.seed, self.position, Purpose::Policy, self.draws);
+        self.draws += 1;
+        number
+    }
+
+    fn log(&mut self, message: String) {
+        let Some(dropped) = self.logs.take(Instant::now()) else { return };
+        let journey = self.owner.journey.map(|journey| journey.0);
+        let line = shorten(&message);
+        tracing::debug!(target: "policy::guest", revision = %self.owner.revision, journey, dropped, "{line}");
+    }
+}
+
+/// Bounds what an instance's memories and tables may grow to, and remembers what it refused.
+pub(super) struct Memory {
+    bytes_most: usize,
+    elements_most: usize,
+    /// Bytes of all memories of the instance.
+    bytes: usize,
+    /// The total that was asked for and refused during this call.
+    pub(super) refused: Option<usize>,
+}
+
+impl Memory {
+    pub(super) fn new(bytes_most: usize, elements_most: usize) -> Self {
+        Self { bytes_most, elements_most, bytes: 0, refused: None }
+    }
+}
+
+impl ResourceLimiter for Memory {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let total = self.bytes.saturating_add(desired.saturating_sub(current));
+        let fits = total <= self.bytes_most && maximum.is_none_or(|maximum| desired <= maximum);
+        if fits {
+            self.bytes = total;
+        } else {
+            self.refused = Some(total);
+        }
+        Ok(fits)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired <= self.elements_most && maximum.is_none_or(|maximum| desired <= maximum))
+    }
+
+    fn instances(&self) -> usize {
+        super::runtime::CORE_INSTANCES_MOST
+    }
+
+    fn tables(&self) -> usize {
+        super::runtime::CORE_INSTANCES_MOST
+    }
+
+    fn memories(&self) -> usize {
+        super::runtime::MEMORIES_MOST
+    }
+}

@@ -1,0 +1,9 @@
+//! The policy host against guests that behave and guests that do not.
+
+mod failures;
+mod guest;
+mod refusals;
+mod reload;
+mod sessions;
+mod support;
+mod twins;
