@@ -4,11 +4,13 @@
 //! must happen next ([`Effect`]). It performs nothing: no clock, no randomness of its own, no I/O. The loops of the
 //! server perform effects; the engine and the policy host speak the vocabulary of [`step`] and [`decision`].
 //!
-//! Reading order follows a request: [`request`] → [`step`] → [`decision`] → [`journey`] → [`text`].
+//! Reading order follows a request: [`request`] → [`step`] → [`decision`] → [`journey`] → [`outcome`],
+//! [`text`].
 
 pub mod decision;
 pub mod ids;
 pub mod journey;
+pub mod outcome;
 pub mod random;
 pub mod request;
 pub mod step;
@@ -16,7 +18,8 @@ pub mod text;
 
 pub use decision::{Accept, Decision, Handoff, Offer, Parcel};
 pub use ids::{JourneyId, Role};
-pub use journey::{Consult, Effect, FinishReason, Journey, Made, Proposal};
+pub use journey::Journey;
+pub use outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
 pub use request::{Request, Routing, Sampling};
 pub use step::{Candidate, Draw, Sampled, Signals, Step};
 pub use text::Vocabulary;

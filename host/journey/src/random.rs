@@ -31,12 +31,8 @@ fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         }
         let first = u64::from(MULTIPLIER[0]) * u64::from(counter[0]);
         let second = u64::from(MULTIPLIER[1]) * u64::from(counter[2]);
-        counter = [
-            high(second) ^ counter[1] ^ key[0],
-            low(second),
-            high(first) ^ counter[3] ^ key[1],
-            low(first),
-        ];
+        counter =
+            [high(second) ^ counter[1] ^ key[0], low(second), high(first) ^ counter[3] ^ key[1], low(first)];
     }
     counter
 }
@@ -66,10 +62,7 @@ mod tests {
             [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
         );
         assert_eq!(
-            philox4x32(
-                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xa409_3822, 0x299f_31d0]
-            ),
+            philox4x32([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
     }

@@ -15,9 +15,9 @@ const ROLES: usize = 3;
 
 /// A model without weights: the next token is a function of everything before it and of the draw.
 fn next_token(tokens: &[u32], uniform: f64) -> u32 {
-    let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &t| {
-        (h ^ u64::from(t)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = tokens
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, &t| (h ^ u64::from(t)).wrapping_mul(0x0000_0100_0000_01b3));
     let mixed = (hash >> 20) as f64 / (1u64 << 44) as f64 + uniform;
     (mixed.fract() * 40.0) as u32
 }

@@ -83,8 +83,12 @@ impl Scheduler {
 
     /// Chooses the next step and sends those it serves to the back of the queue.
     pub fn next(&mut self) -> Turn {
-        let rows: Vec<(u64, JourneyId)> =
-            self.queue.iter().take(self.limits.rows_max.get()).map(|(&ticket, &journey)| (ticket, journey)).collect();
+        let rows: Vec<(u64, JourneyId)> = self
+            .queue
+            .iter()
+            .take(self.limits.rows_max.get())
+            .map(|(&ticket, &journey)| (ticket, journey))
+            .collect();
         if rows.is_empty() {
             return Turn::Wait;
         }

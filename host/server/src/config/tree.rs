@@ -66,7 +66,11 @@ pub struct Sandbox {
 impl Default for Sandbox {
     fn default() -> Self {
         let ms = NonZeroU32::new(50).expect("50 is not 0");
-        Self { memory_mib: NonZeroU32::new(64).expect("64 is not 0"), fuel_per_call: 2_000_000, deadline_ms: ms }
+        Self {
+            memory_mib: NonZeroU32::new(64).expect("64 is not 0"),
+            fuel_per_call: 2_000_000,
+            deadline_ms: ms,
+        }
     }
 }
 
@@ -150,8 +154,10 @@ impl Config {
         let models =
             file.models.into_iter().map(|(name, model)| model.check(&name, folder).map(|m| (name, m)));
         let models: BTreeMap<String, Model> = models.collect::<Result<_, _>>()?;
-        let routes =
-            file.routes.into_iter().map(|(name, route)| route.check(&name, folder, &models).map(|r| (name, r)));
+        let routes = file
+            .routes
+            .into_iter()
+            .map(|(name, route)| route.check(&name, folder, &models).map(|r| (name, r)));
         let routes = routes.collect::<Result<_, _>>()?;
         Ok(Self { server: file.server, sandbox: file.sandbox, models, routes })
     }
@@ -204,11 +210,19 @@ struct RouteTable {
 }
 
 impl RouteTable {
-    fn check(self, name: &str, folder: &Path, models: &BTreeMap<String, Model>) -> Result<Route, ConfigError> {
+    fn check(
+        self,
+        name: &str,
+        folder: &Path,
+        models: &BTreeMap<String, Model>,
+    ) -> Result<Route, ConfigError> {
         check_name("routes", name)?;
         let key = |field: &str| format!("routes.{name:?}.{field}");
         if models.contains_key(name) {
-            return Err(ConfigError::value(format!("routes.{name:?}"), "a model has this name; rename one of them"));
+            return Err(ConfigError::value(
+                format!("routes.{name:?}"),
+                "a model has this name; rename one of them",
+            ));
         }
         if self.models.is_empty() {
             return Err(ConfigError::value(key("models"), "a route needs at least one model"));
@@ -220,7 +234,8 @@ impl RouteTable {
                 return Err(ConfigError::value(key("models"), problem));
             }
             if self.models[..ix].contains(model) {
-                let problem = format!("{model:?} stands twice; give the same files a second name under [models]");
+                let problem =
+                    format!("{model:?} stands twice; give the same files a second name under [models]");
                 return Err(ConfigError::value(key("models"), problem));
             }
         }
@@ -241,7 +256,10 @@ impl RouteTable {
 /// `@` separates a route's name from settings in a request.
 fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
-        return Err(ConfigError::value(table, format!("the name {name:?} is empty or contains '@' or control characters")));
+        return Err(ConfigError::value(
+            table,
+            format!("the name {name:?} is empty or contains '@' or control characters"),
+        ));
     }
     Ok(())
 }
@@ -281,13 +299,20 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named() {
         assert!(problem("[server]\nlisten_on = \"x\"").contains("listen_on"));
-        assert!(problem(&format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = \"p\"\nfalback = \"a\"")).contains("falback"));
+        assert!(
+            problem(&format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = \"p\"\nfalback = \"a\""))
+                .contains("falback")
+        );
     }
 
     #[test]
     fn a_route_must_name_models_that_exist_once_each() {
-        let route = |models: &str, more: &str| format!("{PAIR}[routes.\"r/x\"]\npolicy = \"p\"\nmodels = {models}\n{more}");
-        assert!(problem(&route("[]", "")).contains("routes.\"r/x\".models: a route needs at least one model"));
+        let route = |models: &str, more: &str| {
+            format!("{PAIR}[routes.\"r/x\"]\npolicy = \"p\"\nmodels = {models}\n{more}")
+        };
+        assert!(
+            problem(&route("[]", "")).contains("routes.\"r/x\".models: a route needs at least one model")
+        );
         assert!(problem(&route("[\"c\"]", "")).contains("no model \"c\"; the models are a, b"));
         assert!(problem(&route("[\"a\", \"a\"]", "")).contains("stands twice"));
         assert!(problem(&route("[\"a\"]", "fallback = \"b\"")).contains("routes.\"r/x\".fallback"));
@@ -295,7 +320,10 @@ mod tests {
 
     #[test]
     fn names_cannot_collide_or_hold_the_separator() {
-        assert!(problem(&format!("{PAIR}[routes.a]\nmodels = [\"a\"]\npolicy = \"p\"")).contains("a model has this name"));
+        assert!(
+            problem(&format!("{PAIR}[routes.a]\nmodels = [\"a\"]\npolicy = \"p\""))
+                .contains("a model has this name")
+        );
         assert!(problem("[models.\"a@b\"]\nfiles = \"x\"").contains("contains '@'"));
         assert!(problem("").contains("no model is given"));
     }

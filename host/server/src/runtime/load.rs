@@ -47,7 +47,9 @@ pub enum StartError {
         source: EngineError,
     },
     /// Two models of a route do not speak the same tokens.
-    #[error("routes.{route:?}: {first:?} and {second:?} have different tokenizers: {mismatch}. A route needs one tokenizer")]
+    #[error(
+        "routes.{route:?}: {first:?} and {second:?} have different tokenizers: {mismatch}. A route needs one tokenizer"
+    )]
     Tokenizers {
         /// Route in the configuration.
         route: String,
@@ -151,7 +153,11 @@ pub(super) fn load_catalog(
     Ok((Catalog { models, routes }, engines))
 }
 
-fn load_model(name: &str, model: &config::Model, progress: &mut dyn LoadProgress) -> Result<Loaded, StartError> {
+fn load_model(
+    name: &str,
+    model: &config::Model,
+    progress: &mut dyn LoadProgress,
+) -> Result<Loaded, StartError> {
     let files = match &model.source {
         ModelSource::Folder(path) => ModelFiles::Directory(path.clone()),
         ModelSource::Embedded(embedded) => {
@@ -176,8 +182,7 @@ struct Policies {
 impl Policies {
     fn bind(&mut self, name: &str, route: &config::Route, models: &[Model]) -> Result<Route, StartError> {
         let role = |wanted: &String| models.iter().position(|model| model.name == *wanted);
-        let roles: Vec<ModelIx> =
-            route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
+        let roles: Vec<ModelIx> = route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
         check_tokenizers(name, &roles, models)?;
         let count = roles.len();
         let source = match &route.policy {
@@ -234,11 +239,13 @@ fn check_fit(revision: &Revision, models: usize, settings: &BTreeMap<String, f64
 fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<(), StartError> {
     let entry = &models[roles[0].index()];
     for other in roles[1..].iter().map(|role| &models[role.index()]) {
-        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| StartError::Tokenizers {
-            route: route.to_owned(),
-            first: entry.name.clone(),
-            second: other.name.clone(),
-            mismatch,
+        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| {
+            StartError::Tokenizers {
+                route: route.to_owned(),
+                first: entry.name.clone(),
+                second: other.name.clone(),
+                mismatch,
+            }
         })?;
     }
     Ok(())

@@ -54,8 +54,8 @@ impl Runtime {
         let places = Arc::new(Semaphore::new(journeys_max));
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
-        let subservers = Subserver::start_all(engines, bounds, &places, &metrics, &stop)
-            .map_err(StartError::Thread)?;
+        let subservers =
+            Subserver::start_all(engines, bounds, &places, &metrics, &stop).map_err(StartError::Thread)?;
         Ok(Self {
             catalog,
             subservers,
@@ -100,13 +100,16 @@ impl Runtime {
             let settings = route.settings_with(&selected.overrides);
             revision.settings(&settings).map_err(|error| SubmitError::Setting(error.to_string()))?;
         } else if let Some(key) = selected.overrides.keys().next() {
-            return Err(SubmitError::Setting(format!("{:?} has no policy, so no setting {key:?}", route.name)));
+            return Err(SubmitError::Setting(format!(
+                "{:?} has no policy, so no setting {key:?}",
+                route.name
+            )));
         }
         let max_tokens = answer::room(&ask, route.context)?;
         let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let routing = revision
-            .as_ref()
-            .map_or(Routing::Single, |revision| Routing::Policy { holds_visits: revision.descriptor().receives });
+        let routing = revision.as_ref().map_or(Routing::Single, |revision| Routing::Policy {
+            holds_visits: revision.descriptor().receives,
+        });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates as usize);
         let request = Request {
             prompt: ask.prompt,

@@ -32,7 +32,7 @@ enum Fault {
     #[error(transparent)]
     Call(#[from] PolicyError),
     #[error(transparent)]
-    Answer(#[from] journey::journey::Refused),
+    Answer(#[from] journey::Refused),
 }
 
 impl Traveller {

@@ -51,7 +51,8 @@ impl Metrics {
     /// Metrics at zero for the models of a catalog.
     #[must_use]
     pub fn new(catalog: &Catalog) -> Self {
-        let model = |model: &crate::runtime::Model| ModelMetrics { name: model.name.clone(), ..Default::default() };
+        let model =
+            |model: &crate::runtime::Model| ModelMetrics { name: model.name.clone(), ..Default::default() };
         let models: Vec<ModelMetrics> = catalog.models.iter().map(model).collect();
         let row = || models.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -89,28 +90,56 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         let mut page = Page(String::new());
-        page.per_model("num_requests_running", GAUGE, "Journeys whose turn it is at the model.", &self.models, |m| {
-            m.running.load(Relaxed) as u64
-        });
-        page.per_model("num_requests_parked", GAUGE, "Journeys that are away and whose KV is kept.", &self.models, |m| {
-            m.parked.load(Relaxed) as u64
-        });
+        page.per_model(
+            "num_requests_running",
+            GAUGE,
+            "Journeys whose turn it is at the model.",
+            &self.models,
+            |m| m.running.load(Relaxed) as u64,
+        );
+        page.per_model(
+            "num_requests_parked",
+            GAUGE,
+            "Journeys that are away and whose KV is kept.",
+            &self.models,
+            |m| m.parked.load(Relaxed) as u64,
+        );
         page.per_model("kv_cache_tokens", GAUGE, "Tokens in the KV cache.", &self.models, |m| {
             m.kv_tokens.load(Relaxed) as u64
         });
-        page.per_model("steps_total", COUNTER, "Steps of the model.", &self.models, |m| m.steps.load(Relaxed));
-        page.per_model("step_rows_total", COUNTER, "Journeys in steps, summed.", &self.models, |m| m.rows.load(Relaxed));
-        page.per_model("fed_tokens_total", COUNTER, "Tokens fed to the model.", &self.models, |m| m.fed.load(Relaxed));
-        page.per_model("generation_tokens_total", COUNTER, "Committed tokens made by the model.", &self.models, |m| {
-            m.generated.load(Relaxed)
+        page.per_model("steps_total", COUNTER, "Steps of the model.", &self.models, |m| {
+            m.steps.load(Relaxed)
         });
+        page.per_model("step_rows_total", COUNTER, "Journeys in steps, summed.", &self.models, |m| {
+            m.rows.load(Relaxed)
+        });
+        page.per_model("fed_tokens_total", COUNTER, "Tokens fed to the model.", &self.models, |m| {
+            m.fed.load(Relaxed)
+        });
+        page.per_model(
+            "generation_tokens_total",
+            COUNTER,
+            "Committed tokens made by the model.",
+            &self.models,
+            |m| m.generated.load(Relaxed),
+        );
         self.render_handoffs(&mut page);
-        page.single("num_requests_waiting", GAUGE, "Requests waiting for a place.", self.waiting.load(Relaxed) as u64);
+        page.single(
+            "num_requests_waiting",
+            GAUGE,
+            "Requests waiting for a place.",
+            self.waiting.load(Relaxed) as u64,
+        );
         let total = |counter: &AtomicU64| counter.load(Relaxed);
         page.single("request_success_total", COUNTER, "Answers that were completed.", total(&self.finished));
         page.single("request_failure_total", COUNTER, "Answers that failed.", total(&self.failed));
         page.single("request_cancelled_total", COUNTER, "Answers whose client left.", total(&self.cancelled));
-        page.single("policy_failures_total", COUNTER, "Journeys that fell back from their policy.", total(&self.policy_failures));
+        page.single(
+            "policy_failures_total",
+            COUNTER,
+            "Journeys that fell back from their policy.",
+            total(&self.policy_failures),
+        );
         page.0
     }
 

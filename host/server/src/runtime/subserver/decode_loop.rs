@@ -128,7 +128,9 @@ impl DecodeLoop {
                 }
             }
             Ok(Err(error)) => self.fail(shares, &error.to_string()),
-            Err(panic) => self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref()))),
+            Err(panic) => {
+                self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())))
+            }
         }
     }
 
