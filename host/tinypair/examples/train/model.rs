@@ -230,9 +230,10 @@ mod tests {
                     var.set(&kept).unwrap();
                     loss
                 };
-                let step = 4e-3;
+                // The loss is a sum of about 100 with seven digits, so smaller steps measure its rounding.
+                let step = 2e-2;
                 let expected = (loss_at(step) - loss_at(-step)) / (2.0 * step);
-                let scale = 0.05_f32.max(expected.abs());
+                let scale = 0.1_f32.max(expected.abs());
                 assert!(
                     (grad[at] - expected).abs() < 0.03 * scale,
                     "variable {which}, entry {at}: {} is not {expected}",
