@@ -1,0 +1,9 @@
+//! End-to-end tests: real models, real Wasm, and where it matters real HTTP.
+
+mod http_answers;
+mod http_clients;
+mod http_errors;
+mod http_life;
+mod http_routing;
+mod http_two;
+mod questions;

@@ -1,0 +1,149 @@
+//! A small client: one connection per request.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::HeaderMap;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body as text.
+    pub text: String,
+}
+
+impl Reply {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {:?}", self.text))
+    }
+
+    /// A header's value; empty if it is not there.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
+    }
+
+    async fn read(response: Response<Incoming>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body").to_bytes();
+        let text = String::from_utf8(body.to_vec()).expect("UTF-8");
+        Self { status: parts.status.as_u16(), headers: parts.headers, text }
+    }
+}
+
+/// A stream of server-sent events. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Events {
+    /// HTTP status.
+    pub status: u16,
+    body: Incoming,
+    buffer: String,
+    ready: VecDeque<String>,
+    /// Comment lines seen so far.
+    pub comments: Vec<String>,
+}
+
+impl Events {
+    pub(crate) async fn open(address: SocketAddr, path: &str, body: &Value) -> Self {
+        let response = send(address, request("POST", path, body.to_string())).await;
+        let status = response.status().as_u16();
+        let body = response.into_body();
+        Self { status, body, buffer: String::new(), ready: VecDeque::new(), comments: Vec::new() }
+    }
+
+    /// The data of the next event; `None` when the stream has ended.
+    ///
+    /// # Panics
+    /// If the stream breaks or is no event stream.
+    pub async fn next(&mut self) -> Option<String> {
+        while self.ready.is_empty() {
+            let frame = self.body.frame().await?.expect("the stream goes on");
+            let Ok(data) = frame.into_data() else { continue };
+            self.buffer += std::str::from_utf8(&data).expect("events are sent whole");
+            while let Some(end) = self.buffer.find("\n\n") {
+                let event: String = self.buffer.drain(..end + 2).collect();
+                self.take(event.trim_end());
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// All data until the stream ends.
+    pub async fn rest(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(data) = self.next().await {
+            all.push(data);
+        }
+        all
+    }
+
+    /// All chunks of an answer that ends well, `[DONE]` left out.
+    ///
+    /// # Panics
+    /// If it ends otherwise.
+    pub async fn chunks(&mut self) -> Vec<Value> {
+        let mut all = self.rest().await;
+        assert_eq!(all.pop().as_deref(), Some("[DONE]"), "after {all:?}");
+        all.iter().map(|data| serde_json::from_str(data).expect("JSON")).collect()
+    }
+
+    fn take(&mut self, event: &str) {
+        match (event.strip_prefix("data: "), event.strip_prefix(':')) {
+            (Some(data), _) => self.ready.push_back(data.to_owned()),
+            (_, Some(comment)) => self.comments.push(comment.trim().to_owned()),
+            _ => panic!("neither data nor comment: {event:?}"),
+        }
+    }
+}
+
+/// A connection to speak any bytes on.
+///
+/// # Panics
+/// If the server does not listen.
+pub async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.expect("the server listens")
+}
+
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Reply {
+    Reply::read(send(address, request("GET", path, Vec::new())).await).await
+}
+
+pub(crate) async fn post(address: SocketAddr, path: &str, body: impl Into<Vec<u8>>) -> Reply {
+    Reply::read(send(address, request("POST", path, body)).await).await
+}
+
+fn request(method: &str, path: &str, body: impl Into<Vec<u8>>) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .body(Full::new(body.into().into()))
+        .expect("a valid request")
+}
+
+async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
+    let stream = TokioIo::new(connect(address).await);
+    let (mut sender, connection) = http1::handshake(stream).await.expect("a connection");
+    tokio::spawn(async move {
+        // It ends with an error when a test breaks off, which is what such a test wants.
+        drop(connection.await);
+    });
+    sender.send_request(request).await.expect("a response")
+}

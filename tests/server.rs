@@ -1,0 +1,135 @@
+//! A server in this process, on threads of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::thread::{self, JoinHandle};
+
+use serde_json::Value;
+use tokenrouter::config::{Config, EMBEDDED};
+use tokenrouter::http::{HttpSettings, serve};
+use tokenrouter::runtime::Runtime;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Events, Reply, get, post};
+
+/// A running server. Dropping it shuts it down and waits for its end.
+pub struct Server {
+    address: SocketAddr,
+    runtime: Arc<Runtime>,
+    shutdown: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// The embedded configuration, in one server that all tests of the process share.
+    #[must_use]
+    pub fn embedded() -> &'static Self {
+        static SHARED: LazyLock<Server> = LazyLock::new(|| Server::start(EMBEDDED));
+        &SHARED
+    }
+
+    /// A server with this configuration, on a free port; it is ready when this returns.
+    ///
+    /// # Panics
+    /// If it cannot start.
+    #[must_use]
+    pub fn start(config: &str) -> Self {
+        Self::start_with(config, |_| {})
+    }
+
+    /// Like [`Self::start`], with other HTTP settings than those that follow from the configuration.
+    ///
+    /// # Panics
+    /// If it cannot start.
+    #[must_use]
+    pub fn start_with(config: &str, change: impl FnOnce(&mut HttpSettings)) -> Self {
+        let config = Config::parse(config, Path::new("")).expect("a valid configuration");
+        let mut settings = HttpSettings::new(&config.server);
+        change(&mut settings);
+        let shutdown = CancellationToken::new();
+        let (started, when_started) = oneshot::channel();
+        let stop = shutdown.clone();
+        // A thread of its own: a test may be async, and a runtime cannot be dropped within another one.
+        let thread = thread::spawn(move || {
+            let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            threads.expect("a tokio runtime").block_on(run(config, settings, stop, started));
+        });
+        let (address, runtime) = thread::scope(|scope| scope.spawn(|| when_started.blocking_recv()).join())
+            .expect("no panic")
+            .expect("the server starts");
+        Self { address, runtime, shutdown, thread: Some(thread) }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What runs behind HTTP.
+    #[must_use]
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// Asks for a shutdown, as SIGTERM does, and does not wait.
+    pub fn begin_shutdown(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// `GET path`
+    pub async fn get(&self, path: &str) -> Reply {
+        get(self.address, path).await
+    }
+
+    /// `POST path` with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+        post(self.address, path, body.to_string()).await
+    }
+
+    /// `POST path` with any body.
+    pub async fn post_raw(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
+        post(self.address, path, body).await
+    }
+
+    /// `POST path` with `"stream": true` added to the body.
+    ///
+    /// # Panics
+    /// If the body is no object.
+    pub async fn stream(&self, path: &str, body: &Value) -> Events {
+        let mut body = body.clone();
+        body["stream"] = Value::Bool(true);
+        Events::open(self.address, path, &body).await
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !thread::panicking() {
+            ended.expect("joined once").expect("the server's thread does not panic");
+        }
+    }
+}
+
+async fn run(
+    config: Config,
+    settings: HttpSettings,
+    stop: CancellationToken,
+    started: oneshot::Sender<(SocketAddr, Arc<Runtime>)>,
+) {
+    let runtime = Arc::new(Runtime::start(&config, &mut ()).unwrap_or_else(|error| panic!("{error}")));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let drain = settings.drain;
+    assert!(started.send((address, Arc::clone(&runtime))).is_ok(), "the test waits");
+    let ended = async {
+        stop.cancelled().await;
+        runtime.shut_down(drain).await;
+    };
+    tokio::join!(serve(listener, Arc::clone(&runtime), settings, stop.clone()), ended);
+}
