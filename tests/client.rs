@@ -41,9 +41,13 @@ impl Reply {
 
     async fn read(response: Response<Incoming>) -> Self {
         let (parts, body) = response.into_parts();
+        Self::whole(parts.status.as_u16(), parts.headers, body).await
+    }
+
+    async fn whole(status: u16, headers: HeaderMap, body: Incoming) -> Self {
         let body = body.collect().await.expect("a whole body").to_bytes();
         let text = String::from_utf8(body.to_vec()).expect("UTF-8");
-        Self { status: parts.status.as_u16(), headers: parts.headers, text }
+        Self { status, headers, text }
     }
 }
 
@@ -52,6 +56,7 @@ impl Reply {
 pub struct Events {
     /// HTTP status.
     pub status: u16,
+    headers: HeaderMap,
     body: Incoming,
     buffer: String,
     ready: VecDeque<String>,
@@ -62,9 +67,10 @@ pub struct Events {
 impl Events {
     pub(crate) async fn open(address: SocketAddr, path: &str, body: &Value) -> Self {
         let response = send(address, request("POST", path, body.to_string())).await;
-        let status = response.status().as_u16();
-        let body = response.into_body();
-        Self { status, body, buffer: String::new(), ready: VecDeque::new(), comments: Vec::new() }
+        let (parts, body) = response.into_parts();
+        let status = parts.status.as_u16();
+        let headers = parts.headers;
+        Self { status, headers, body, buffer: String::new(), ready: VecDeque::new(), comments: Vec::new() }
     }
 
     /// The data of the next event; `None` when the stream has ended.
@@ -82,6 +88,11 @@ impl Events {
             }
         }
         self.ready.pop_front()
+    }
+
+    /// The whole response, where there is no stream because the request was refused.
+    pub async fn refusal(self) -> Reply {
+        Reply::whole(self.status, self.headers, self.body).await
     }
 
     /// All data until the stream ends.
