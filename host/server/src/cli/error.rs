@@ -1,0 +1,172 @@
+//! Why a command failed, for a person at a terminal.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use engine::EngineError;
+use policy::PolicyError;
+
+use crate::bench::quality::BenchError;
+use crate::config::ConfigError;
+use crate::runtime::{StartError, SubmitError};
+
+/// A command that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CliError {
+    /// `--log` cannot be read.
+    #[error("--log {filter:?} is neither a level (error, warn, info, debug, trace) nor target=level,...")]
+    Log {
+        /// What was given.
+        filter: String,
+        /// Why.
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The configuration is not usable.
+    #[error("{}", .file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: ConfigError,
+    },
+    /// Something of the configuration does not load.
+    #[error(transparent)]
+    Start(Box<StartError>),
+    /// The operating system gives no threads.
+    #[error("cannot start the threads of the runtime")]
+    Threads {
+        /// Why.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}; choose another with --listen or the key server.listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The operating system does not report signals.
+    #[error("cannot wait for signals")]
+    Signals {
+        /// Why.
+        source: io::Error,
+    },
+    /// A second signal came while answers were being finished.
+    #[error("ended at once by a second signal; answers were cut off")]
+    Impatient,
+    /// No model or route has the name.
+    #[error("there is no model or route {name:?}; choose from: {known}")]
+    NoSuchRoute {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The settings after the `@` cannot be read.
+    #[error("--model {name:?}: {problem}")]
+    Settings {
+        /// What was asked for.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// `embedded:NAME` names nothing.
+    #[error("the binary holds no model {name:?}; it holds {known}")]
+    NoSuchEmbedded {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A model's files.
+    #[error("{model}")]
+    Model {
+        /// What was asked for.
+        model: String,
+        /// Why.
+        source: Box<EngineError>,
+    },
+    /// The prompt cannot be written in tokens.
+    #[error("cannot write the prompt in tokens")]
+    Prompt {
+        /// Why.
+        source: Box<EngineError>,
+    },
+    /// The request was not accepted.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The answer broke off.
+    #[error("the answer broke off: {message}")]
+    Answer {
+        /// What happened.
+        message: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}", .file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A policy does not load.
+    #[error("{}", .file.display())]
+    Policy {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: Box<PolicyError>,
+    },
+    /// The benchmark cannot run, or broke off.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// A result cannot be saved.
+    #[error("cannot write {}", .file.display())]
+    Save {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The self-test found something broken; the lines above say what.
+    #[error("{failed} of {all} checks failed")]
+    Unwell {
+        /// Checks that failed.
+        failed: usize,
+        /// Checks made.
+        all: usize,
+    },
+    /// Standard output or error is gone.
+    #[error("cannot write the output")]
+    Output(#[from] io::Error),
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        Self::Start(Box::new(error))
+    }
+}
+
+impl CliError {
+    /// The exit code: 2 where the command line itself is wrong, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Log { .. }
+            | Self::NoSuchRoute { .. }
+            | Self::Settings { .. }
+            | Self::NoSuchEmbedded { .. }
+            | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether the reader of the output has left, as `head` does: nobody is there to be told.
+    #[must_use]
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

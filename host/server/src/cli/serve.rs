@@ -1,0 +1,165 @@
+//! `tokenrouter serve`: the HTTP server from its first line to its last answer.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{CliError, ConfigFile, configuration, start};
+use crate::config::Config;
+use crate::http::{self, HttpSettings};
+use crate::runtime::Runtime;
+use crate::terminal::{Align, Table, Terminal, palette};
+
+/// Answer OpenAI-compatible requests over HTTP.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+SIGTERM or Ctrl-C lets running answers finish, for server.drain_seconds at most; a second one ends at once.
+
+Examples:
+  tokenrouter serve
+  tokenrouter serve --listen 0.0.0.0:8000 --log-format json
+  tokenrouter serve --config my.toml --log warn")]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Address and port in place of server.listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliError> {
+    let config = configuration(args.config.config.as_deref())?;
+    let address = args.listen.unwrap_or(config.server.listen);
+    // Before anything is loaded, so that a taken port is known at once.
+    let failed = |source| CliError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let mut signals = Signals::new().map_err(|source| CliError::Signals { source })?;
+    let runtime = tokio::select! {
+        loaded = load(config.clone()) => Arc::new(loaded?),
+        () = signals.next() => return Ok(()),
+    };
+    announce(&config, address, terminal)?;
+    let shutdown = CancellationToken::new();
+    let settings = HttpSettings::new(&config.server);
+    let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = signals.next() => {}
+    }
+    shutdown.cancel();
+    // Beside each other: at the deadline the runtime ends what is left, and its streams end with a word to the client.
+    let drain = Duration::from_secs(config.server.drain_seconds);
+    let drained = async { tokio::join!(serving, runtime.shut_down(drain)) };
+    tokio::select! {
+        ((), ()) = drained => Ok(()),
+        () = signals.next() => Err(CliError::Impatient),
+    }
+}
+
+/// On a thread of its own, so that a signal ends even the loading of a large model.
+async fn load(config: Config) -> Result<Runtime, CliError> {
+    let loading = tokio::task::spawn_blocking(move || start(&config)).await;
+    loading.map_err(|error| CliError::Threads { source: io::Error::other(error) })?
+}
+
+fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) -> Result<(), CliError> {
+    let names = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let mut table = Table::new(&[Align::Left, Align::Left]);
+    table.row([&"  models", &names(config.models.keys().collect())]);
+    if !config.routes.is_empty() {
+        table.row([&"  routes", &names(config.routes.keys().collect())]);
+    }
+    table.row([&"  try it", &curl(config, address)]);
+    let style = palette::STRONG;
+    terminal.line(format_args!("tokenrouter listens on {style}http://{address}{style:#}\n{table}"))?;
+    Ok(())
+}
+
+fn curl(config: &Config, address: SocketAddr) -> String {
+    let model = config.routes.keys().chain(config.models.keys()).next().map_or("", String::as_str);
+    let (model, question) = (serde_json::json!(model), serde_json::json!(EXAMPLE));
+    let body =
+        format!("{{\"model\": {model}, \"messages\": [{{\"role\": \"user\", \"content\": {question}}}]}}");
+    let url = format!("http://{}/v1/chat/completions", reachable(address));
+    format!("curl {url} -H 'content-type: application/json' -d '{body}'")
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        other => other,
+    };
+    SocketAddr::new(host, address.port())
+}
+
+/// SIGTERM and SIGINT, from the moment this is made.
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if let Err(error) = tokio::signal::ctrl_c().await {
+            tracing::error!(%error, "Ctrl-C cannot be waited for");
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+const EXAMPLE: &str =
+    "Tom has 45 apples. He finds 17 more apples. He buys 38 more apples. How many apples does Tom have now?";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_everybody_is_shown_as_one_that_can_be_reached() {
+        let shown = |address: &str| reachable(address.parse().unwrap()).to_string();
+        assert_eq!(shown("0.0.0.0:80"), "127.0.0.1:80");
+        assert_eq!(shown("[::]:80"), "[::1]:80");
+        assert_eq!(shown("10.0.0.1:80"), "10.0.0.1:80");
+    }
+
+    #[test]
+    fn the_curl_line_can_be_pasted() {
+        let line = curl(&Config::embedded(), "127.0.0.1:8080".parse().unwrap());
+        let body = line.split_once("-d '").unwrap().1.strip_suffix('\'').unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["model"], "pair/entropy");
+        assert!(line.starts_with("curl http://127.0.0.1:8080/v1/chat/completions "), "{line}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The real binary, as a person or a script uses it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+fn tokenrouter(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).output().expect("the binary starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// A server of its own, ended with the test.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut process = Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let first = lines.next().expect("a first line").expect("UTF-8");
+        let address = first.split_once("http://").expect("an address").1.parse().expect("host and port");
+        Self { process, address }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").expect("sent");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        response
+    }
+
+    #[cfg(unix)]
+    fn terminate(mut self) -> Option<i32> {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(sent.success());
+        self.process.wait().expect("the server ends").code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended where the test went well.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_says_where_it_is_and_ends_well_on_sigterm() {
+    let server = Server::start();
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"), "{}", server.get("/health"));
+    assert!(server.get("/v1/models").contains("pair/entropy"));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_taken_port_is_named_with_what_to_change() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let output = tokenrouter(&["serve", "--listen", &address]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    for part in [address.as_str(), "--listen", "server.listen", "in use"] {
+        assert!(message.contains(part), "{part:?} is missing in {message:?}");
+    }
+}
+
+#[test]
+fn the_embedded_configuration_passes_its_own_check() {
+    let shown = tokenrouter(&["config", "show"]);
+    assert!(shown.status.success());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("shown.toml");
+    std::fs::write(&file, &shown.stdout).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let checked = tokenrouter(&["config", "check", file]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert!(stdout(&checked).contains("ok (2 models, 4 routes)"), "{}", stdout(&checked));
+}
+
+#[test]
+fn a_wrong_configuration_is_named_by_file_and_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("wrong.toml");
+    std::fs::write(&file, "[server]\nlisten_on = \"x\"\n").expect("written");
+    let output = tokenrouter(&["config", "check", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    assert!(message.contains("wrong.toml") && message.contains("listen_on"), "{message}");
+}
+
+#[test]
+fn an_answer_piped_away_is_plain_text_and_nothing_else() {
+    let output = tokenrouter(&["run", "--model", "pair/random@share=0.5", "--max-tokens", "24", QUESTION]);
+    let (text, aside) = (stdout(&output), stderr(&output));
+    assert!(output.status.success(), "{aside}");
+    assert!(!text.trim().is_empty() && !text.contains('\u{1b}') && !text.contains("tokens/s"), "{text:?}");
+    let last = aside.lines().last().expect("a last line");
+    for part in ["small", "large", "%", "tokens/s", "first token"] {
+        assert!(last.contains(part), "{part:?} is missing in {last:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answer() {
+    let answer = |seed| {
+        stdout(&tokenrouter(&["run", "--temperature", "1.2", "--seed", seed, "--max-tokens", "40", QUESTION]))
+    };
+    assert_eq!(answer("7"), answer("7"));
+    assert_ne!(answer("7"), answer("8"));
+}
+
+#[test]
+fn what_does_not_exist_is_a_usage_error_that_says_what_does() {
+    let output = tokenrouter(&["run", "--model", "medium", "hello"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("\"medium\"") && stderr(&output).contains("pair/entropy"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(tokenrouter(&["run", "--model", "pair/entropy@thrshold=1", "hello"]).status.code(), Some(2));
+    assert_eq!(tokenrouter(&["model", "inspect", "embedded:medium"]).status.code(), Some(2));
+    assert_eq!(tokenrouter(&["run"]).status.code(), Some(2));
+    assert_eq!(tokenrouter(&["frobnicate"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_model_is_described() {
+    let output = tokenrouter(&["model", "inspect", "embedded:small"]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for part in ["LlamaForCausalLM", "parameters", "f16", "672", "KV per token", "chat template", "yes"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
+    }
+}
+
+#[test]
+fn a_policy_is_described_and_a_broken_one_explained() {
+    let output = tokenrouter(&[
+        "policy",
+        "check",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/prebuilt/entropy.wasm"),
+    ]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for part in ["entropy", "digest", "threshold", "0 to 20", "compiled"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("broken.wasm");
+    std::fs::write(&file, "not a component").expect("written");
+    let output = tokenrouter(&["policy", "check", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    assert!(message.contains("broken.wasm") && message.contains("not WebAssembly"), "{message}");
+}
+
+#[test]
+fn every_help_fits_a_screen_and_has_examples() {
+    for command in COMMANDS {
+        let mut args: Vec<&str> = command.split_whitespace().collect();
+        args.push("--help");
+        let output = tokenrouter(&args);
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        assert!(text.lines().count() <= SCREEN_LINES, "{command}: {} lines\n{text}", text.lines().count());
+        assert!(text.contains("  tokenrouter "), "{command} has no example\n{text}");
+    }
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tokenrouter");
+const QUESTION: &str = "Tom has 45 apples. He finds 17 more apples. How many apples does Tom have now?";
+const SCREEN_LINES: usize = 30;
+const COMMANDS: [&str; 12] = [
+    "",
+    "serve",
+    "run",
+    "bench",
+    "bench quality",
+    "policy",
+    "policy check",
+    "model",
+    "model inspect",
+    "config",
+    "config check",
+    "doctor",
+];
