@@ -7,3 +7,6 @@ mod http_life;
 mod http_routing;
 mod http_two;
 mod questions;
+mod reload;
+mod self_pair;
+mod tidy;

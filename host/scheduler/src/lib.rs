@@ -1,7 +1,7 @@
 //! When a model runs, and with whom: pure rules, no clock and no threads.
 //!
 //! A [`Scheduler`] belongs to one subserver. It knows which journeys are resident and how many tokens each waits to
-//! feed; [`Scheduler::next`] says what the next step of the model is made of. The decode loop performs it.
+//! feed; [`Scheduler::next_turn`] says what the next step of the model is made of. The decode loop performs it.
 
 mod queue;
 

@@ -82,7 +82,7 @@ impl Scheduler {
     }
 
     /// Chooses the next step and sends those it serves to the back of the queue.
-    pub fn next(&mut self) -> Turn {
+    pub fn next_turn(&mut self) -> Turn {
         let rows: Vec<(u64, JourneyId)> = self
             .queue
             .iter()
@@ -157,10 +157,10 @@ mod tests {
         queue.set_pending(JourneyId(1), 100);
         queue.set_pending(JourneyId(2), 1);
         queue.set_pending(JourneyId(3), 4);
-        assert_eq!(shares(queue.next()), [(1, 8), (2, 1), (3, 1)]);
+        assert_eq!(shares(queue.next_turn()), [(1, 8), (2, 1), (3, 1)]);
         queue.set_pending(JourneyId(1), 92);
         queue.remove(JourneyId(2));
-        assert_eq!(shares(queue.next()), [(1, 9), (3, 1)]);
+        assert_eq!(shares(queue.next_turn()), [(1, 9), (3, 1)]);
     }
 
     #[test]
@@ -169,18 +169,18 @@ mod tests {
         for id in 1..=5 {
             queue.set_pending(JourneyId(id), 1);
         }
-        let served: Vec<u64> = (0..5).flat_map(|_| shares(queue.next())).map(|(id, _)| id).collect();
+        let served: Vec<u64> = (0..5).flat_map(|_| shares(queue.next_turn())).map(|(id, _)| id).collect();
         assert_eq!(served, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
     }
 
     #[test]
     fn nobody_to_serve_means_wait() {
         let mut queue = scheduler(2, 8);
-        assert_eq!(queue.next(), Turn::Wait);
+        assert_eq!(queue.next_turn(), Turn::Wait);
         queue.set_pending(JourneyId(1), 1);
         queue.remove(JourneyId(1));
         queue.remove(JourneyId(1));
-        assert_eq!(queue.next(), Turn::Wait);
+        assert_eq!(queue.next_turn(), Turn::Wait);
     }
 
     proptest! {
@@ -202,7 +202,7 @@ mod tests {
                     queue.set_pending(JourneyId(id), tokens);
                     pending.insert(id, tokens);
                 }
-                let served = shares(queue.next());
+                let served = shares(queue.next_turn());
                 prop_assert_eq!(served.len(), pending.len().min(rows_max));
                 let total: usize = served.iter().map(|s| s.1).sum();
                 prop_assert!(total <= tokens_max.max(served.len()));

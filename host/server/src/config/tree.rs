@@ -130,7 +130,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text, path.parent().unwrap_or(Path::new("")))
+        Self::parse(&text, path.parent().unwrap_or_else(|| Path::new("")))
     }
 
     /// The embedded pair with a route for each built-in policy.

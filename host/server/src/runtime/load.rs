@@ -44,7 +44,7 @@ pub enum StartError {
         /// Model in the configuration.
         model: String,
         /// Why.
-        source: EngineError,
+        source: Box<EngineError>,
     },
     /// Two models of a route do not speak the same tokens.
     #[error(
@@ -58,7 +58,7 @@ pub enum StartError {
         /// The other.
         second: String,
         /// The first difference.
-        mismatch: Mismatch,
+        mismatch: Box<Mismatch>,
     },
     /// `builtin:NAME` names nothing.
     #[error("routes.{route:?}.policy: there is no built-in policy {name:?}; there are {known}")]
@@ -72,14 +72,14 @@ pub enum StartError {
     },
     /// The sandbox cannot be set up.
     #[error("sandbox: {0}")]
-    Sandbox(#[source] PolicyError),
+    Sandbox(#[source] Box<PolicyError>),
     /// A policy does not load.
     #[error("routes.{route:?}.policy: {source}")]
     Policy {
         /// Route in the configuration.
         route: String,
         /// Why.
-        source: PolicyError,
+        source: Box<PolicyError>,
     },
     /// A policy loads but does not fit its route.
     #[error("routes.{route:?}: {problem}")]
@@ -118,7 +118,7 @@ pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
         sessions: u32::try_from(config.server.journeys_max.get()).unwrap_or(u32::MAX),
         ..Limits::default()
     };
-    PolicyHost::new(limits).map(Arc::new).map_err(StartError::Sandbox)
+    PolicyHost::new(limits).map(Arc::new).map_err(|error| StartError::Sandbox(Box::new(error)))
 }
 
 /// Loads all models and policies.
@@ -170,7 +170,7 @@ fn load_model(
         }
     };
     engine::load(name, &files, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
-        .map_err(|source| StartError::Model { model: name.to_owned(), source })
+        .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })
 }
 
 struct Policies {
@@ -195,8 +195,9 @@ impl Policies {
             config::PolicySource::File(path) => {
                 let settings = route.settings.clone();
                 let check = move |revision: &Revision| check_fit(revision, count, &settings);
-                let file = PolicyFile::open(Arc::clone(&self.host), path, check)
-                    .map_err(|source| StartError::Policy { route: name.to_owned(), source })?;
+                let file = PolicyFile::open(Arc::clone(&self.host), path, check).map_err(|source| {
+                    StartError::Policy { route: name.to_owned(), source: Box::new(source) }
+                })?;
                 PolicySource::File(file)
             }
         };
@@ -217,7 +218,7 @@ impl Policies {
         let revision = self
             .host
             .load(component)
-            .map_err(|source| StartError::Policy { route: route.to_owned(), source })?;
+            .map_err(|source| StartError::Policy { route: route.to_owned(), source: Box::new(source) })?;
         self.builtin.insert(name.to_owned(), Arc::clone(&revision));
         Ok(revision)
     }
@@ -244,7 +245,7 @@ fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<
                 route: route.to_owned(),
                 first: entry.name.clone(),
                 second: other.name.clone(),
-                mismatch,
+                mismatch: Box::new(mismatch),
             }
         })?;
     }

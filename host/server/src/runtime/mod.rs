@@ -110,7 +110,7 @@ impl Runtime {
         let routing = revision.as_ref().map_or(Routing::Single, |revision| Routing::Policy {
             holds_visits: revision.descriptor().receives,
         });
-        let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates as usize);
+        let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let request = Request {
             prompt: ask.prompt,
             sampling: ask.sampling,

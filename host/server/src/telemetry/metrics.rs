@@ -90,56 +90,19 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         let mut page = Page(String::new());
-        page.per_model(
-            "num_requests_running",
-            GAUGE,
-            "Journeys whose turn it is at the model.",
-            &self.models,
-            |m| m.running.load(Relaxed) as u64,
-        );
-        page.per_model(
-            "num_requests_parked",
-            GAUGE,
-            "Journeys that are away and whose KV is kept.",
-            &self.models,
-            |m| m.parked.load(Relaxed) as u64,
-        );
-        page.per_model("kv_cache_tokens", GAUGE, "Tokens in the KV cache.", &self.models, |m| {
-            m.kv_tokens.load(Relaxed) as u64
-        });
-        page.per_model("steps_total", COUNTER, "Steps of the model.", &self.models, |m| {
-            m.steps.load(Relaxed)
-        });
-        page.per_model("step_rows_total", COUNTER, "Journeys in steps, summed.", &self.models, |m| {
-            m.rows.load(Relaxed)
-        });
-        page.per_model("fed_tokens_total", COUNTER, "Tokens fed to the model.", &self.models, |m| {
-            m.fed.load(Relaxed)
-        });
-        page.per_model(
-            "generation_tokens_total",
-            COUNTER,
-            "Committed tokens made by the model.",
-            &self.models,
-            |m| m.generated.load(Relaxed),
-        );
+        page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
+        page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
+        page.per_model(&KV_TOKENS, &self.models, |m| m.kv_tokens.load(Relaxed) as u64);
+        page.per_model(&STEPS, &self.models, |m| m.steps.load(Relaxed));
+        page.per_model(&STEP_ROWS, &self.models, |m| m.rows.load(Relaxed));
+        page.per_model(&FED, &self.models, |m| m.fed.load(Relaxed));
+        page.per_model(&GENERATED, &self.models, |m| m.generated.load(Relaxed));
         self.render_handoffs(&mut page);
-        page.single(
-            "num_requests_waiting",
-            GAUGE,
-            "Requests waiting for a place.",
-            self.waiting.load(Relaxed) as u64,
-        );
-        let total = |counter: &AtomicU64| counter.load(Relaxed);
-        page.single("request_success_total", COUNTER, "Answers that were completed.", total(&self.finished));
-        page.single("request_failure_total", COUNTER, "Answers that failed.", total(&self.failed));
-        page.single("request_cancelled_total", COUNTER, "Answers whose client left.", total(&self.cancelled));
-        page.single(
-            "policy_failures_total",
-            COUNTER,
-            "Journeys that fell back from their policy.",
-            total(&self.policy_failures),
-        );
+        page.single(&WAITING, self.waiting.load(Relaxed) as u64);
+        page.single(&FINISHED, self.finished.load(Relaxed));
+        page.single(&FAILED, self.failed.load(Relaxed));
+        page.single(&CANCELLED, self.cancelled.load(Relaxed));
+        page.single(&POLICY_FAILURES, self.policy_failures.load(Relaxed));
         page.0
     }
 
@@ -179,50 +142,78 @@ impl Metrics {
     }
 
     fn render_handoffs(&self, page: &mut Page) {
-        page.head("handoffs_total", COUNTER, "Journeys handed from one model to another.");
+        page.head(&HANDOFFS);
         for (source, row) in self.models.iter().zip(&self.handoffs) {
             for (target, count) in self.models.iter().zip(row) {
                 if source.name != target.name {
                     let labels = format!("{{source={:?},target={:?}}}", source.name, target.name);
-                    page.value("handoffs_total", &labels, count.load(Relaxed));
+                    page.value(&HANDOFFS, &labels, count.load(Relaxed));
                 }
             }
         }
     }
 }
 
+/// A metric as Prometheus knows it.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+}
+
+impl Family {
+    const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: "gauge", help }
+    }
+
+    const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: "counter", help }
+    }
+}
+
 struct Page(String);
 
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String cannot fail.
-        let _ok = write!(self.0, "# HELP {PREFIX}_{name} {help}\n# TYPE {PREFIX}_{name} {kind}\n");
+    fn head(&mut self, family: &Family) {
+        let Family { name, kind, help } = family;
+        self.line(format_args!("# HELP {PREFIX}_{name} {help}"));
+        self.line(format_args!("# TYPE {PREFIX}_{name} {kind}"));
     }
 
-    fn value(&mut self, name: &str, labels: &str, value: u64) {
-        let _ok = writeln!(self.0, "{PREFIX}_{name}{labels} {value}");
+    fn value(&mut self, family: &Family, labels: &str, value: u64) {
+        self.line(format_args!("{PREFIX}_{}{labels} {value}", family.name));
     }
 
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.head(name, kind, help);
-        self.value(name, "", value);
+    fn single(&mut self, family: &Family, value: u64) {
+        self.head(family);
+        self.value(family, "", value);
     }
 
-    fn per_model(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        models: &[ModelMetrics],
-        read: impl Fn(&ModelMetrics) -> u64,
-    ) {
-        self.head(name, kind, help);
+    fn per_model(&mut self, family: &Family, models: &[ModelMetrics], read: impl Fn(&ModelMetrics) -> u64) {
+        self.head(family);
         for model in models {
-            self.value(name, &format!("{{model={:?}}}", model.name), read(model));
+            self.value(family, &format!("{{model={:?}}}", model.name), read(model));
         }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a String takes any text");
     }
 }
 
 const PREFIX: &str = "tokenrouter";
-const GAUGE: &str = "gauge";
-const COUNTER: &str = "counter";
+
+const RUNNING: Family = Family::gauge("num_requests_running", "Journeys whose turn it is at the model.");
+const PARKED: Family = Family::gauge("num_requests_parked", "Journeys that are away and whose KV is kept.");
+const KV_TOKENS: Family = Family::gauge("kv_cache_tokens", "Tokens in the KV cache.");
+const STEPS: Family = Family::counter("steps_total", "Steps of the model.");
+const STEP_ROWS: Family = Family::counter("step_rows_total", "Journeys in steps, summed.");
+const FED: Family = Family::counter("fed_tokens_total", "Tokens fed to the model.");
+const GENERATED: Family = Family::counter("generation_tokens_total", "Committed tokens made by the model.");
+const HANDOFFS: Family = Family::counter("handoffs_total", "Journeys handed from one model to another.");
+const WAITING: Family = Family::gauge("num_requests_waiting", "Requests waiting for a place.");
+const FINISHED: Family = Family::counter("request_success_total", "Answers that were completed.");
+const FAILED: Family = Family::counter("request_failure_total", "Answers that failed.");
+const CANCELLED: Family = Family::counter("request_cancelled_total", "Answers whose client left.");
+const POLICY_FAILURES: Family =
+    Family::counter("policy_failures_total", "Journeys that fell back from their policy.");

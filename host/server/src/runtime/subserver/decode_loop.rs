@@ -61,7 +61,7 @@ impl DecodeLoop {
     fn run(&mut self) {
         while self.take_in() {
             self.drop_the_gone();
-            if let Turn::Run(shares) = self.scheduler.next() {
+            if let Turn::Run(shares) = self.scheduler.next_turn() {
                 self.step(&shares);
             }
             self.metrics.set_journeys(self.here, self.residents.len(), self.parked.len(), self.engine.kv());
@@ -129,7 +129,7 @@ impl DecodeLoop {
             }
             Ok(Err(error)) => self.fail(shares, &error.to_string()),
             Err(panic) => {
-                self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())))
+                self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
         }
     }
