@@ -27,6 +27,8 @@ use crate::revision::Revision;
 /// Keeps the newest good revision of a file. Bad content never replaces a good revision: it is logged once, kept in
 /// [`PolicyFile::status`], and the old revision goes on serving. New content serves within two seconds, compilation
 /// aside, however it was put there: written in place, renamed over, or by a symlink anywhere on the path.
+///
+/// Dropping it ends the watch; it waits for a load that is under way.
 pub struct PolicyFile {
     served: Arc<Served>,
     stopping: Arc<AtomicBool>,

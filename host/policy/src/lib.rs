@@ -5,7 +5,7 @@
 //! `journey`, and whatever a guest does wrong ends as one [`PolicyError`] for one journey: no guest can stop, block
 //! or crash the server. This crate knows no HTTP, no models and no async runtime.
 //!
-//! Reading order: [`host`] → [`revision`] → [`session`] → [`file`]; what a guest may use is in [`limits`].
+//! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`].
 
 pub mod descriptor;
 pub mod digest;

@@ -67,3 +67,65 @@ impl<P: Policy> GuestSession for Shared<P> {
         self.0.borrow_mut().receive(&offer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Journey, step};
+    use crate::{Parameter, host};
+
+    /// Hands off every n-th step; everything else is left to the defaults.
+    struct Every(u32);
+
+    impl Policy for Every {
+        type Session = Self;
+
+        fn describe() -> Descriptor {
+            Descriptor::new("every", "")
+                .parameter(Parameter::count("n", 2, 1..=9, ""))
+                .models(2..=3)
+                .receives()
+        }
+
+        fn start(start: Start) -> Self {
+            Self(start.count("n"))
+        }
+    }
+
+    impl Session for Every {
+        fn route(&mut self, step: &Step) -> Decision {
+            if !step.index.is_multiple_of(self.0) {
+                return Decision::Stay;
+            }
+            host::log("leaving");
+            Decision::hand_off(1, 3)
+        }
+    }
+
+    #[test]
+    fn what_a_policy_leaves_out_drops_the_held_token_and_accepts_the_visit() {
+        let mut journey = Journey::<Every>::begin(&[]);
+        assert_eq!(journey.decisions(&[step(1), step(2)]), [Decision::Stay, Decision::hand_off(1, 3)]);
+        assert_eq!(testing::take_logs(), ["leaving"]);
+        assert_eq!(journey.send(Handoff { to: 1, tokens: 3 }), Parcel::DROP_HELD);
+        let offer = Offer { source: 1, tokens: vec![7, 8, 9], logprobs: vec![-0.1; 3] };
+        assert_eq!(journey.receive(&offer), Accept { take: 3 });
+    }
+
+    #[test]
+    fn the_border_passes_everything_on() {
+        assert_eq!(<Component<Every> as Guest>::describe(), Every::describe());
+        let session = Shared::<Every>::new(testing::start::<Every>(&[("n", 3.0)]));
+        let decisions = [step(1), step(3)].map(|step| GuestSession::route(&session, step));
+        assert_eq!(decisions, [Decision::Stay, Decision::hand_off(1, 3)]);
+        assert_eq!(GuestSession::send(&session, Handoff { to: 1, tokens: 3 }), Parcel::DROP_HELD);
+        let offer = Offer { source: 1, tokens: vec![7], logprobs: vec![-0.1] };
+        assert_eq!(GuestSession::receive(&session, offer), Accept { take: 1 });
+    }
+
+    #[test]
+    #[should_panic(expected = "n = 10 is out of range")]
+    fn a_test_cannot_use_a_setting_that_the_host_would_refuse() {
+        drop(Journey::<Every>::begin(&[("n", 10.0)]));
+    }
+}

@@ -22,11 +22,7 @@
 //! assert_eq!(journey.route(&Step { top1: 0.3, ..step(1) }), Decision::hand_off(1, 1));
 //! ```
 
-use std::boxed::Box;
 use std::cell::RefCell;
-use std::format;
-use std::string::{String, ToString};
-use std::vec::Vec;
 
 use crate::{
     Accept, Candidate, Decision, Handoff, ModelInfo, Offer, Parcel, Policy, Session, Setting, Start, Step,

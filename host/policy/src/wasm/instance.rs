@@ -74,3 +74,25 @@ fn allowed(call: Call, limits: &Limits) -> Allowed<'_> {
     };
     Allowed { call, fuel, deadline, limits, refused: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::digest::Digest;
+    use crate::wasm::logs::LogQuota;
+
+    #[test]
+    fn a_panic_of_the_host_is_the_error_of_one_call() {
+        let limits = Limits { sessions: 1, ..Limits::default() };
+        let runtime = Runtime::new(limits.clone()).expect("the runtime can be set up");
+        let owner = Owner { revision: Digest::of(b""), journey: None, seed: 0 };
+        let logs = Arc::new(LogQuota::new(Instant::now()));
+        let mut store = Store::new(&runtime.engine, State::new(owner, logs, Memory::new(0, 0)));
+        let outcome: Result<(), _> =
+            guarded(&mut store, &allowed(Call::Send, &limits), |_| panic!("a defect of {}", "ours"));
+        let error = outcome.expect_err("the panic is caught");
+        assert_eq!(error.to_string(), "calling `send` of a policy: the host panicked: a defect of ours");
+    }
+}

@@ -30,10 +30,11 @@ struct Scene {
 impl Scene {
     /// Opens `policy.wasm` of a folder that `prepare` has filled with [`STAYS`].
     fn open(prepare: impl FnOnce(&Path)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a temporary folder");
         prepare(folder.path());
         let host = host_with(Limits { sessions: 4, ..Limits::default() });
-        let file = PolicyFile::open(host, &folder.path().join("policy.wasm"), |_| Ok(())).unwrap();
+        let opened = PolicyFile::open(host, &folder.path().join("policy.wasm"), |_| Ok(()));
+        let file = opened.expect("the file serves");
         assert_eq!(file.current().digest(), Digest::of(&STAYS));
         Self { folder, file }
     }
@@ -70,7 +71,7 @@ impl Scene {
 }
 
 fn plain(folder: &Path) {
-    fs::write(folder.join("policy.wasm"), &*STAYS).unwrap();
+    fs::write(folder.join("policy.wasm"), &*STAYS).expect("the folder is ours");
 }
 
 #[test]
