@@ -1,9 +1,9 @@
 //! What routing is worth: accuracy against the share of tokens that the large model makes.
 //!
 //! Held-out word problems are answered by each model alone, by each token-level policy over a sweep of its knob, and,
-//! computed from the two single-model runs, by handing whole requests to the large model. Reading order: [`ask`]
-//! (problems through the runtime) → [`sweep`] (which knobs) → [`queries`] (whole requests) → [`report`] (table, JSON,
-//! headline) → [`picture`].
+//! computed from the two single-model runs, by handing whole requests to the large model. Reading order: `ask`
+//! (problems through the runtime) → `sweep` (which knobs) → `queries` (whole requests) → `report` (table, JSON,
+//! headline) → `picture`.
 
 mod ask;
 mod picture;
