@@ -23,19 +23,6 @@ pub(crate) fn report(
     let large_alone = alone(&Pair { small: None, ..both }, problems)?;
     line(out, "small alone", &small_alone)?;
     line(out, "large alone", &large_alone)?;
-    for threshold in [0.6, 0.5, 0.4, 0.3, 0.2] {
-        let written = both.answer(problems, &mut |signals: Signals| large_if(signals.entropy > threshold))?;
-        line(out, &format!("entropy > {threshold} nats"), &written)?;
-    }
-    for threshold in [0.6, 0.8, 0.9] {
-        let written = both.answer(problems, &mut |signals: Signals| large_if(signals.margin < threshold))?;
-        line(out, &format!("margin < {threshold}"), &written)?;
-    }
-    for share in [0.05, 0.10, 0.50] {
-        let mut rng = StdRng::seed_from_u64(1);
-        let written = both.answer(problems, &mut |_| large_if(rng.random_bool(share)))?;
-        line(out, &format!("random, {:.0} %", share * 100.0), &written)?;
-    }
     for target in [0.97, 0.98, 0.99] {
         let (tokens, solved) = cascade(&small_alone, &large_alone, target);
         writeln!(
@@ -43,6 +30,19 @@ pub(crate) fn report(
             "{:<44} {tokens:>6.1} {solved:>9.1}",
             format!("whole queries, to {:.0} % of large alone", target * 100.0)
         )?;
+    }
+    for share in [0.05, 0.10, 0.50] {
+        let mut rng = StdRng::seed_from_u64(1);
+        let written = both.answer(problems, &mut |_| large_if(rng.random_bool(share)))?;
+        line(out, &format!("random, {:.0} %", share * 100.0), &written)?;
+    }
+    for threshold in [0.6, 0.5, 0.4, 0.3, 0.2] {
+        let written = both.answer(problems, &mut |signals: Signals| large_if(signals.entropy > threshold))?;
+        line(out, &format!("entropy > {threshold} nats"), &written)?;
+    }
+    for threshold in [0.6, 0.8, 0.9] {
+        let written = both.answer(problems, &mut |signals: Signals| large_if(signals.margin < threshold))?;
+        line(out, &format!("margin < {threshold}"), &written)?;
     }
     Ok(())
 }

@@ -50,10 +50,10 @@ struct Arguments {
     /// Stop after this many minutes per model instead of after a number of tokens.
     #[arg(long)]
     minutes: Option<f64>,
-    /// Millions of tokens per model; by default 6 for the small one and 40 for the large one.
+    /// Millions of tokens per model; by default 6 for the small one and 20 for the large one.
     #[arg(long)]
     million_tokens: Option<f64>,
-    /// Build a new tokenizer of this many tokens instead of keeping the committed one.
+    /// Build a new tokenizer of at most this many tokens instead of keeping the committed one.
     #[arg(long)]
     new_tokenizer: Option<usize>,
     /// Measure the pair in this folder (or `embedded`) and train nothing.
@@ -120,7 +120,7 @@ fn load(from: &Path, name: &str) -> Result<Model> {
 
 /// Trains one model, writes it, and prints its greedy accuracy.
 fn train(arguments: &Arguments, model: &Model, tokenizer_json: &[u8], to: &Path) -> Result<()> {
-    let default_tokens = if model.shape.hidden < 128 { 6.0 } else { 40.0 };
+    let default_tokens = if model.shape.hidden < 128 { 6.0 } else { 20.0 };
     let tokens = (arguments.million_tokens.unwrap_or(default_tokens) * 1e6) as u64;
     let budget = arguments.minutes.map_or(Budget::Tokens(tokens), Budget::Minutes);
     let tokenizer = tokenizer(tokenizer_json)?;
