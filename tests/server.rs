@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokenrouter::config::{Config, EMBEDDED};
@@ -125,11 +126,7 @@ async fn run(
     let runtime = Arc::new(Runtime::start(&config, &mut ()).unwrap_or_else(|error| panic!("{error}")));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let drain = settings.drain;
     assert!(started.send((address, Arc::clone(&runtime))).is_ok(), "the test waits");
-    let ended = async {
-        stop.cancelled().await;
-        runtime.shut_down(drain).await;
-    };
-    tokio::join!(serve(listener, Arc::clone(&runtime), settings, stop.clone()), ended);
+    serve(listener, Arc::clone(&runtime), settings, stop).await;
+    runtime.shut_down(Duration::ZERO).await;
 }

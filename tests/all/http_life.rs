@@ -166,18 +166,25 @@ async fn probes_and_metrics_answer() {
 
 #[tokio::test]
 async fn a_shutdown_lets_answers_end_and_refuses_new_ones() {
-    let server = Server::start(LARGE);
-    let mut stream = server.stream(CHAT, &long_answer("large", 1)).await;
-    assert!(stream.next().await.is_some());
+    let server = Server::start(&format!("[server]\njourneys_max = 4\n{LARGE}"));
+    let mut streams = Vec::new();
+    for seed in 0..12 {
+        streams.push(server.stream(CHAT, &long_answer("large", seed)).await);
+    }
+    // Most of them wait in line, and are answered too.
     server.begin_shutdown();
-    // The shutdown is seen by the next request, unless the answer has ended already; it is long enough not to.
-    let (ready, refused) = (server.get("/ready").await, server.post(CHAT, &chat("large", 0, 0.0)).await);
-    assert_eq!((ready.status, refused.status), (503, 503));
+    // Asked at once, while the longest of many answers is still being given.
+    let body = chat("large", 0, 0.0);
+    let (ready, refused, health) =
+        tokio::join!(server.get("/ready"), server.post(CHAT, &body), server.get("/health"));
+    assert_eq!((ready.status, refused.status, health.status), (503, 503, 200));
     assert_eq!(refused.json()["error"]["type"], "server_error");
     assert!(!refused.header("retry-after").is_empty());
-    assert_eq!(server.get("/health").await.status, 200);
-    let chunks = stream.chunks().await;
-    assert!(chunks.last().unwrap()["choices"][0]["finish_reason"].is_string(), "the answer ended well");
+    for mut stream in streams {
+        let chunks = stream.chunks().await;
+        let last = &chunks.last().unwrap()["choices"][0];
+        assert!(last["finish_reason"].is_string(), "the answer ended well: {last}");
+    }
 }
 
 #[tokio::test]

@@ -23,8 +23,8 @@ use crate::runtime::Runtime;
 
 /// Serves until `shutdown` is cancelled and every running answer has ended, for which there is `settings.drain`.
 ///
-/// Have [`Runtime::shut_down`] run when this returns, or beside it once `shutdown` is cancelled: both end what is
-/// still running at the deadline.
+/// Requests that wait in line are answered too. At the deadline the runtime is stopped, so that every stream still ends
+/// with a word. Call [`Runtime::shut_down`] when this returns, not earlier: it does not wait for those in line.
 pub async fn serve(
     listener: TcpListener,
     runtime: Arc<Runtime>,
@@ -103,7 +103,7 @@ async fn drained(app: &App) {
     app.shutdown.cancelled().await;
     tracing::info!("shutting down; new requests are refused");
     if tokio::time::timeout(app.settings.drain, app.running.none()).await.is_err() {
-        tracing::warn!("answers still running at the deadline are ended");
+        app.runtime.shut_down(Duration::ZERO).await;
     }
 }
 
