@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Bounds on a guest, the same for every policy of a [`PolicyHost`](crate::PolicyHost).
 ///
 /// Fuel is the bound that matters: it is counted in executed instructions and copied bytes, so the same journey gets
-/// the same verdict under any load. The deadlines only catch what fuel cannot see and are meant to be generous.
+/// the same verdict under any load. The deadlines only catch what fuel cannot see. They must be generous, as a guest is
+/// charged for the time that the system leaves its thread waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Linear memory of one session, in bytes. Default 64 MiB, which fits the Python and JavaScript runtimes.
@@ -16,11 +17,11 @@ pub struct Limits {
     pub fuel_per_call: u64,
     /// Fuel of `describe`, and of starting a session. Default 200,000,000, about 20 ms: interpreters start slowly.
     pub fuel_at_start: u64,
-    /// Wall clock of one `route`, `send` or `receive`. Default 100 ms.
+    /// Wall clock of one `route`, `send` or `receive`. Default 1 s.
     pub deadline: Duration,
     /// Wall clock of `describe`, and of starting a session. Default 10 s.
     pub deadline_at_start: Duration,
-    /// Bytes that the guest may hand to the host in one call: strings, lists, log lines. Default 1 MiB.
+    /// Bytes that the guest may hand to the host in one call: its answer, and all its log lines. Default 1 MiB.
     pub answer_bytes: usize,
     /// Stack of the guest, in bytes. Default 512 KiB.
     pub stack_bytes: usize,
@@ -38,7 +39,7 @@ impl Default for Limits {
             table_elements: 20_000,
             fuel_per_call: 2_000_000,
             fuel_at_start: 200_000_000,
-            deadline: Duration::from_millis(100),
+            deadline: Duration::from_secs(1),
             deadline_at_start: Duration::from_secs(10),
             answer_bytes: 1 << 20,
             stack_bytes: 512 << 10,

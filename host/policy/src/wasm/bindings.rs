@@ -4,5 +4,6 @@
 wasmtime::component::bindgen!({
     path: "../../wit",
     world: "router",
+    imports: { default: trappable },
     additional_derives: [PartialEq],
 });

@@ -43,7 +43,7 @@ impl Instance {
         position: u64,
         body: impl FnOnce(&Router, &mut Store<State>) -> wasmtime::Result<T>,
     ) -> Result<T, PolicyError> {
-        self.store.data_mut().begin(position);
+        self.store.data_mut().begin(position, self.limits.answer_bytes);
         let allowed = allowed(call, &self.limits);
         guarded(&mut self.store, &allowed, |store| body(&self.router, store))
     }

@@ -28,15 +28,18 @@ pub(super) struct State {
     /// The position being decided, and the numbers drawn there.
     position: u64,
     draws: u32,
+    /// Bytes that this call may still log. Copying them costs the guest no fuel.
+    log_bytes_left: usize,
 }
 
 impl State {
     pub(super) fn new(owner: Owner, logs: Arc<LogQuota>, memory: Memory) -> Self {
-        Self { owner, logs, memory, position: 0, draws: 0 }
+        Self { owner, logs, memory, position: 0, draws: 0, log_bytes_left: 0 }
     }
 
     /// A call about this position begins. Numbers go on where an earlier call about the same position stopped.
-    pub(super) fn begin(&mut self, position: u64) {
+    pub(super) fn begin(&mut self, position: u64, log_bytes: usize) {
+        self.log_bytes_left = log_bytes;
         if position != self.position {
             self.position = position;
             self.draws = 0;
@@ -48,17 +51,21 @@ impl State {
 impl types::Host for State {}
 
 impl host::Host for State {
-    fn uniform(&mut self) -> f64 {
+    fn uniform(&mut self) -> wasmtime::Result<f64> {
         let number = uniform(self.owner.seed, self.position, Purpose::Policy, self.draws);
         self.draws += 1;
-        number
+        Ok(number)
     }
 
-    fn log(&mut self, message: String) {
-        let Some(dropped) = self.logs.take(Instant::now()) else { return };
-        let journey = self.owner.journey.map(|journey| journey.0);
-        let line = shorten(&message);
-        tracing::debug!(target: "policy::guest", revision = %self.owner.revision, journey, dropped, "{line}");
+    fn log(&mut self, message: String) -> wasmtime::Result<()> {
+        let left = self.log_bytes_left.checked_sub(message.len());
+        self.log_bytes_left = left.ok_or_else(|| wasmtime::Error::msg("it logs too much in one call"))?;
+        if let Some(dropped) = self.logs.take(Instant::now()) {
+            let journey = self.owner.journey.map(|journey| journey.0);
+            let line = shorten(&message);
+            tracing::debug!(target: "policy::guest", revision = %self.owner.revision, journey, dropped, "{line}");
+        }
+        Ok(())
     }
 }
 

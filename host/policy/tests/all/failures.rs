@@ -151,3 +151,12 @@ fn a_flood_of_log_lines_is_harmless() {
     step.run = 10_000;
     assert_eq!(session(&revision).route(10, &step).expect("lines are dropped"), Decision::Handoff(VISIT));
 }
+
+#[test]
+fn log_lines_of_a_call_have_a_bound_together() {
+    let flood = "(loop $again (call $log (i32.const 131072) (i32.const 100000)) (br $again))";
+    let revision = host().load(&Guest::good().armed(Call::Route, flood).component()).expect("it is good");
+    let error = session(&revision).route(10, &arming()).expect_err("a line of 100 kB goes ten times");
+    assert!(matches!(error, PolicyError::BadAnswer { call: Call::Route, .. }), "{error}");
+    assert!(error.to_string().contains("logs too much"), "{error}");
+}
