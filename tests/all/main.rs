@@ -6,6 +6,7 @@ mod http_errors;
 mod http_life;
 mod http_routing;
 mod http_two;
+mod prebuilt;
 mod questions;
 mod reload;
 mod self_pair;

@@ -53,11 +53,13 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
         () = signals.next() => {}
     }
     shutdown.cancel();
-    // Beside each other: at the deadline the runtime ends what is left, and its streams end with a word to the client.
-    let drain = Duration::from_secs(config.server.drain_seconds);
-    let drained = async { tokio::join!(serving, runtime.shut_down(drain)) };
+    // `serve` waits for the answers that run, until the deadline; then nothing is left but to stop the loops.
+    let drained = async {
+        serving.await;
+        runtime.shut_down(Duration::ZERO).await;
+    };
     tokio::select! {
-        ((), ()) = drained => Ok(()),
+        () = drained => Ok(()),
         () = signals.next() => Err(CliError::Impatient),
     }
 }

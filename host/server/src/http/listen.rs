@@ -24,7 +24,7 @@ use crate::runtime::Runtime;
 /// Serves until `shutdown` is cancelled and every running answer has ended, for which there is `settings.drain`.
 ///
 /// Requests that wait in line are answered too. At the deadline the runtime is stopped, so that every stream still ends
-/// with a word. Call [`Runtime::shut_down`] when this returns, not earlier: it does not wait for those in line.
+/// with a word. Call [`Runtime::shut_down`] when this returns.
 pub async fn serve(
     listener: TcpListener,
     runtime: Arc<Runtime>,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use journey::{JourneyId, Request, Routing};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
@@ -32,8 +33,7 @@ pub struct Runtime {
     catalog: Arc<Catalog>,
     subservers: Vec<Subserver>,
     metrics: Arc<Metrics>,
-    places: Arc<Semaphore>,
-    journeys_max: u32,
+    accepted: TaskTracker,
     next_id: AtomicU64,
     draining: AtomicBool,
     stop: CancellationToken,
@@ -60,8 +60,7 @@ impl Runtime {
             catalog,
             subservers,
             metrics,
-            places,
-            journeys_max: u32::try_from(journeys_max).unwrap_or(u32::MAX),
+            accepted: TaskTracker::new(),
             next_id: AtomicU64::new(1),
             draining: AtomicBool::new(false),
             stop,
@@ -134,17 +133,18 @@ impl Runtime {
             revision: revision.clone(),
             settings: route.settings_with(&selected.overrides),
             client,
+            accepted: self.accepted.token(),
         };
         let entry = route.models[0];
         self.subservers[entry.index()].submit(submission)?;
         Ok(Answer { id, route: Arc::clone(route), revision, events })
     }
 
-    /// Refuses new requests, waits for running ones until `deadline` has passed, then ends what is left.
+    /// Refuses new requests, waits for those that were accepted until `deadline` has passed, then ends what is left.
     pub async fn shut_down(&self, deadline: Duration) {
         self.draining.store(true, Ordering::Release);
-        let all = self.places.acquire_many(self.journeys_max);
-        if tokio::time::timeout(deadline, all).await.is_err() {
+        self.accepted.close();
+        if tokio::time::timeout(deadline, self.accepted.wait()).await.is_err() {
             tracing::warn!(seconds = deadline.as_secs(), "answers still running at the deadline are ended");
         }
         self.stop.cancel();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use journey::{Consult, Decision, Effect, Journey, JourneyId, Made, Sampled, Step};
 use policy::{PolicyError, Session};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answer::Event;
 use super::catalog::{ModelIx, Route};
@@ -13,7 +14,19 @@ use crate::telemetry::Metrics;
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
 /// of messages about journeys never exceeds the number of places, which is the capacity of every channel between
 /// subservers: sending on them cannot block.
-pub(super) type Place = Arc<OwnedSemaphorePermit>;
+#[derive(Clone, Debug)]
+pub(super) struct Place(
+    #[expect(dead_code, reason = "held for its drop")] Arc<(OwnedSemaphorePermit, Accepted)>,
+);
+
+/// A request that was accepted and is not over; a drain waits until there is none.
+pub(super) type Accepted = TaskTrackerToken;
+
+impl Place {
+    pub(super) fn new(permit: OwnedSemaphorePermit, accepted: Accepted) -> Self {
+        Self(Arc::new((permit, accepted)))
+    }
+}
 
 /// One request on its way. It is owned by one loop at a time.
 pub(super) struct Traveller {

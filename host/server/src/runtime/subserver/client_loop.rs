@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Submission};
-use crate::runtime::traveller::Traveller;
+use crate::runtime::traveller::{Place, Traveller};
 use crate::telemetry::Metrics;
 
 pub(super) async fn run(
@@ -41,11 +41,12 @@ async fn admit(
         place = Arc::clone(places).acquire_owned() => place,
     };
     drop(waiting);
-    let Ok(place) = place else { return };
+    let Ok(permit) = place else { return };
     let session = open_session(&submission);
-    let Submission { id, request, route, client, .. } = submission;
+    let Submission { id, request, route, client, accepted, .. } = submission;
     let journey = Journey::new(id, request);
-    let mut traveller = Traveller::new(journey, route, client, Arc::new(place), Arc::clone(metrics));
+    let mut traveller =
+        Traveller::new(journey, route, client, Place::new(permit, accepted), Arc::clone(metrics));
     traveller.begin(session);
     if inbox.send(Inbound::Arrive(Box::new(traveller))).await.is_err() {
         tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");

@@ -184,7 +184,7 @@ impl DecodeLoop {
         self.scheduler.remove(id);
         self.engine.release(id);
         for at in traveller.traces_elsewhere(self.here) {
-            self.carry(Outbound::Release { at, journey: id, place: Arc::clone(&traveller.place) });
+            self.carry(Outbound::Release { at, journey: id, place: traveller.place.clone() });
         }
     }
 

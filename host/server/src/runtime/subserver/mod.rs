@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{Event, SubmitError};
 use super::catalog::{ModelIx, Route};
-use super::traveller::{Place, Traveller};
+use super::traveller::{Accepted, Place, Traveller};
 use crate::telemetry::Metrics;
 
 /// A request on its way into the entry subserver.
@@ -32,6 +32,7 @@ pub(super) struct Submission {
     pub(super) revision: Option<Arc<Revision>>,
     pub(super) settings: BTreeMap<String, f64>,
     pub(super) client: mpsc::Sender<Event>,
+    pub(super) accepted: Accepted,
 }
 
 /// What a decode loop is told.
