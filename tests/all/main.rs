@@ -1,5 +1,6 @@
 //! End-to-end tests: real models, real Wasm, and where it matters real HTTP.
 
+mod bad_input;
 mod http_answers;
 mod http_clients;
 mod http_errors;

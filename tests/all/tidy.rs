@@ -81,3 +81,23 @@ fn unfinished_work_is_not_committed() {
         found.map(|word| format!("contains {word}")).collect()
     });
 }
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let documents = [
+        "README.md",
+        "host/ARCHITECTURE.md",
+        "host/tinypair/README.md",
+        "policies/README.md",
+        "wit/README.md",
+    ];
+    for document in documents {
+        let path = root().join(document);
+        let text = fs::read_to_string(&path).expect("a document");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = link.starts_with("http") || link.is_empty();
+            let target = path.parent().expect("in a folder").join(link);
+            assert!(outside || target.exists(), "{document} links to {link}, which does not exist");
+        }
+    }
+}
