@@ -2,7 +2,7 @@
 //!
 //! They are what the pair was trained on and what the benchmark asks it. Everything here is a pure function of a
 //! seed, so a benchmark run can be repeated, and the questions asked are never among those trained on: the two
-//! random streams differ by construction (see [`Stream`]), and [`Training`] also skips every question that the
+//! random streams differ by construction (see `Stream`), and [`Training`] also skips every question that the
 //! default held-out set contains by chance. Nothing here tokenises, prompts a model or keeps a score.
 
 mod families;

@@ -1,9 +1,9 @@
 //! HTTP: OpenAI's API in, journeys out.
 //!
-//! The only room that knows what a client sees. A request goes through [`listen`] (connections) → [`envelope`]
-//! (request id, span) → [`generate`] (the handler) → [`body`] → [`parse`] → [`prepare`] (route, tokens) → the
-//! [`Runtime`], and its answer comes back through [`report`]. Nothing here decodes, schedules or decides; status codes
-//! are chosen in [`error`] alone.
+//! The only room that knows what a client sees. A request goes through `listen` (connections) → `envelope`
+//! (request id, span) → `generate` (the handler) → `body` → `parse` → `prepare` (route, tokens) → the
+//! [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
+//! are chosen in `error` alone.
 
 mod body;
 mod envelope;
