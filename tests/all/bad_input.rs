@@ -40,7 +40,7 @@ fn a_model_that_does_not_exist_is_named() {
     let error = refusal("[models.a]\nfiles = \"embedded:huge\"", here.path());
     assert_says(&error, &["models.\"a\".files", "huge", "small"]);
     let error = refusal("[models.a]\nfiles = \"nowhere\"", here.path());
-    assert_says(&error, &["models.\"a\"", "nowhere", "config.json"]);
+    assert_says(&error, &["models.\"a\"", "nowhere", "model.safetensors", ".gguf"]);
 }
 
 #[test]

@@ -1,189 +1,154 @@
-//! Tensors of a checkpoint: which there are, and their weights as f32.
+//! Tensors of a checkpoint: which there are, and their encoded rows.
 //!
-//! The safetensors format is 8 bytes of header length, a JSON header that names each tensor's type, shape and range
-//! of bytes, and the bytes. It is read by ranges, one tensor at a time, so that a large checkpoint is not in memory
-//! twice and a torn one is found before anything is allocated for it.
+//! Both kinds of files say where each tensor's bytes are; from there on they are one. Tensors are read by ranges, one
+//! at a time, so that a large checkpoint is not in memory twice and a torn one is found before anything is allocated
+//! for it. What the bytes mean is for `encoding`.
+
+mod gguf;
+mod safetensors;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
-use candle_core::{DType, Device, Tensor};
-use serde::Deserialize;
 
 use crate::files::Blob;
-use crate::{EngineError, ModelFiles, WeightType};
+use crate::gguf::Metadata;
+use crate::weights::{Layout, Needed, RowOrder};
+use crate::{EngineError, ModelFiles, WeightType, encoding};
 
-/// An open checkpoint: one safetensors file, or several with an index.
+/// An open checkpoint: one GGUF file, one safetensors file, or several with an index.
 pub(crate) struct Checkpoint {
     shards: Vec<Blob>,
     tensors: BTreeMap<String, Stored>,
     /// The file that lists the tensors.
     listing: String,
+    /// What a GGUF file says about the model.
+    gguf: Option<Metadata>,
 }
 
 /// Where a tensor is.
 struct Stored {
     shard: usize,
-    dtype: String,
+    /// How it is stored; the name of what is not read.
+    kind: Result<WeightType, String>,
     shape: Vec<usize>,
     /// Offset in the file and bytes.
     start: u64,
     len: u64,
 }
 
+/// A tensor as it is stored.
+pub(crate) struct Raw {
+    /// How its rows are encoded.
+    pub(crate) kind: WeightType,
+    /// The rows, one after the other.
+    pub(crate) bytes: Vec<u8>,
+    /// How many there are: one for a norm or a bias.
+    pub(crate) rows: usize,
+    /// Weights in a row.
+    pub(crate) width: usize,
+}
+
+impl Raw {
+    /// The weights as f32, one row after the other.
+    pub(crate) fn floats(&self) -> Vec<f32> {
+        let mut weights = vec![0.0; self.rows * self.width];
+        encoding::floats(self.kind, &self.bytes, &mut weights);
+        weights
+    }
+}
+
 impl Checkpoint {
     /// Opens the files and reads their headers.
     pub(crate) fn open(files: &ModelFiles) -> Result<Self, EngineError> {
-        if let Some(blob) = files.open(SINGLE)? {
-            let mut checkpoint = Self::empty(SINGLE);
-            checkpoint.add(blob)?;
-            return Ok(checkpoint);
+        match files.gguf()? {
+            Some(blob) => gguf::open(blob),
+            None => safetensors::open(files),
         }
-        let Some(index) = files.read(INDEX)? else {
-            return Err(
-                files.missing(SINGLE, "model.safetensors, or model.safetensors.index.json and its shards")
-            );
-        };
-        let index: Index = serde_json::from_slice(&index)
-            .map_err(|source| EngineError::Json { file: INDEX.to_owned(), source })?;
-        let mut shards: Vec<&String> = index.weight_map.values().collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let mut checkpoint = Self::empty(INDEX);
-        for shard in shards {
-            // A name is looked up in the checkpoint's directory only.
-            if shard.contains(['/', '\\']) {
-                let problem = format!("names {shard:?}; a shard is a file beside the index");
-                return Err(EngineError::Config {
-                    file: INDEX.to_owned(),
-                    key: "weight_map".to_owned(),
-                    problem,
-                });
-            }
-            let needs = "every shard that model.safetensors.index.json names";
-            checkpoint.add(files.open(shard)?.ok_or_else(|| files.missing(shard, needs))?)?;
-        }
-        Ok(checkpoint)
+    }
+
+    /// Whether there is a tensor of a name.
+    pub(crate) fn has(&self, tensor: &str) -> bool {
+        self.tensors.contains_key(tensor)
     }
 
     /// Checks that a tensor is there as expected; returns how it is stored and its bytes in the file.
-    pub(crate) fn check(&self, tensor: &str, shape: &[usize]) -> Result<(WeightType, u64), EngineError> {
+    pub(crate) fn check(&self, needed: &Needed) -> Result<(WeightType, u64), EngineError> {
+        let Needed { name: tensor, shape, .. } = needed;
         let stored = self.tensors.get(tensor).ok_or_else(|| EngineError::MissingTensor {
-            tensor: tensor.to_owned(),
+            tensor: tensor.clone(),
             file: self.listing.clone(),
         })?;
         let file = || self.shards[stored.shard].name().to_owned();
-        if stored.shape != shape {
-            let (found, expected) = (stored.shape.clone(), shape.to_vec());
-            return Err(EngineError::TensorShape {
-                tensor: tensor.to_owned(),
-                file: file(),
-                found,
-                expected,
-            });
+        if stored.shape != *shape {
+            let (found, expected) = (stored.shape.clone(), shape.clone());
+            return Err(EngineError::TensorShape { tensor: tensor.clone(), file: file(), found, expected });
         }
-        let dtype = weight_type(&stored.dtype).ok_or_else(|| EngineError::TensorType {
-            tensor: tensor.to_owned(),
+        let kind = stored.kind.clone().map_err(|found| EngineError::TensorType {
+            tensor: tensor.clone(),
             file: file(),
-            found: stored.dtype.clone(),
+            found,
         })?;
         // A damaged header may claim a shape whose size is beyond any number.
-        let bytes =
-            shape.iter().try_fold(dtype.bytes() as u64, |bytes, &size| bytes.checked_mul(size as u64));
-        if bytes != Some(stored.len) {
+        if kind.tensor_bytes(shape) != Some(stored.len) {
             let problem =
                 format!("tensor {tensor} has {} bytes, which do not fit its shape {shape:?}", stored.len);
             return Err(EngineError::Damaged { file: file(), problem });
         }
-        Ok((dtype, stored.len))
+        Ok((kind, stored.len))
     }
 
-    /// The weights of a tensor.
-    pub(crate) fn read(&mut self, tensor: &str, shape: &[usize]) -> Result<Vec<f32>, EngineError> {
-        let (dtype, bytes) = self.check(tensor, shape)?;
-        let stored = &self.tensors[tensor];
-        let mut content = vec![0; bytes as usize];
-        self.shards[stored.shard].read_at(stored.start, &mut content)?;
-        let dtype = match dtype {
-            WeightType::F32 => DType::F32,
-            WeightType::F16 => DType::F16,
-            WeightType::Bf16 => DType::BF16,
+    /// The rows of a tensor, in the order in which the decoder uses them.
+    pub(crate) fn read(&mut self, needed: &Needed) -> Result<Raw, EngineError> {
+        let (kind, len) = self.check(needed)?;
+        let stored = &self.tensors[&needed.name];
+        let mut bytes = vec![0; len as usize];
+        self.shards[stored.shard].read_at(stored.start, &mut bytes)?;
+        let (rows, width) = match needed.shape[..] {
+            [rows, width] => (rows, width),
+            _ => (1, needed.shape.iter().product()),
         };
-        Tensor::from_raw_buffer(&content, dtype, &[shape.iter().product()], &Device::Cpu)
-            .and_then(|weights| weights.to_dtype(DType::F32)?.to_vec1())
-            .map_err(|source| EngineError::Tensor { doing: "converting weights to f32", source })
-    }
-
-    fn empty(listing: &str) -> Self {
-        Self { shards: Vec::new(), tensors: BTreeMap::new(), listing: listing.to_owned() }
-    }
-
-    /// Adds a file's tensors.
-    fn add(&mut self, mut blob: Blob) -> Result<(), EngineError> {
-        let damaged = |problem: String| EngineError::Damaged { file: blob.name().to_owned(), problem };
-        let (file, len) = (blob.name().to_owned(), blob.len());
-        if len < PREFIX {
-            return Err(damaged(format!("it has {len} bytes, less than a header")));
-        }
-        let mut prefix = [0; PREFIX as usize];
-        blob.read_at(0, &mut prefix)?;
-        let header_len = u64::from_le_bytes(prefix);
-        let damaged = |problem: String| EngineError::Damaged { file: file.clone(), problem };
-        if header_len > len - PREFIX {
-            return Err(damaged(format!("its header claims {header_len} bytes, the file has {len}")));
-        }
-        let mut header = vec![0; header_len as usize];
-        blob.read_at(PREFIX, &mut header)?;
-        let header: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&header)
-            .map_err(|error| damaged(format!("its header is not valid JSON ({error})")))?;
-        let data = len - PREFIX - header_len;
-        for (name, entry) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
-            let entry: HeaderEntry = serde_json::from_value(entry).map_err(|error| {
-                damaged(format!("the header's entry of tensor {name} is invalid ({error})"))
-            })?;
-            let (start, end) = entry.data_offsets;
-            if start > end || end > data {
-                let problem = format!("tensor {name} is bytes {start}..{end} of {data} that the file holds");
-                return Err(damaged(problem));
+        if let RowOrder::Unpaired { head_dim } = needed.rows {
+            // A bias has one weight per row of its matrix.
+            let outputs = needed.shape[0];
+            let file = || self.shards[stored.shard].name().to_owned();
+            if rows == 1 && kind.is_quantised() {
+                let (tensor, found) = (needed.name.clone(), kind.to_string());
+                return Err(EngineError::TensorType { tensor, file: file(), found });
             }
-            let Entry::Vacant(slot) = self.tensors.entry(name) else { continue };
-            slot.insert(Stored {
-                shard: self.shards.len(),
-                dtype: entry.dtype,
-                shape: entry.shape,
-                start: PREFIX + header_len + start,
-                len: end - start,
-            });
+            unpair(&mut bytes, outputs, head_dim);
         }
-        self.shards.push(blob);
-        Ok(())
+        Ok(Raw { kind, bytes, rows, width })
+    }
+
+    /// The file that lists the tensors.
+    pub(crate) fn listing(&self) -> &str {
+        &self.listing
+    }
+
+    /// Who named the tensors.
+    pub(crate) fn layout(&self) -> Layout {
+        if self.gguf.is_some() { Layout::Gguf } else { Layout::HuggingFace }
+    }
+
+    /// What a GGUF file says about the model; `None` for safetensors.
+    pub(crate) fn gguf(&self) -> Option<&Metadata> {
+        self.gguf.as_ref()
     }
 }
 
-fn weight_type(stored: &str) -> Option<WeightType> {
-    match stored {
-        "F32" => Some(WeightType::F32),
-        "F16" => Some(WeightType::F16),
-        "BF16" => Some(WeightType::Bf16),
-        _ => None,
+/// Brings the rows of every head from pairs of neighbours to first halves of pairs, then second halves.
+fn unpair(bytes: &mut [u8], rows: usize, head_dim: usize) {
+    let row = bytes.len() / rows;
+    let mut pairs = vec![0; row * head_dim];
+    for head in bytes.chunks_exact_mut(row * head_dim) {
+        pairs.copy_from_slice(head);
+        let (firsts, seconds) = head.split_at_mut(row * (head_dim / 2));
+        let halves = firsts.chunks_exact_mut(row).zip(seconds.chunks_exact_mut(row));
+        for (pair, (first, second)) in pairs.chunks_exact(2 * row).zip(halves) {
+            first.copy_from_slice(&pair[..row]);
+            second.copy_from_slice(&pair[row..]);
+        }
     }
 }
 
-#[derive(Deserialize)]
-struct HeaderEntry {
-    dtype: String,
-    shape: Vec<usize>,
-    data_offsets: (u64, u64),
-}
-
-#[derive(Deserialize)]
-struct Index {
-    /// Tensor to file.
-    weight_map: BTreeMap<String, String>,
-}
-
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
-
-/// Bytes of the header's length.
-const PREFIX: u64 = 8;
+#[cfg(test)]
+mod tests;

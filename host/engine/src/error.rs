@@ -47,14 +47,25 @@ pub enum EngineError {
         problem: String,
     },
     /// The architecture is not one that this engine decodes.
-    #[error("{file}: architectures is {found:?}; this engine decodes LlamaForCausalLM")]
+    #[error(
+        "{file}: the architecture is {found:?}; this engine decodes the text models Llama, Mistral, Qwen2, Qwen3, \
+         Gemma2 and Gemma3 (such as LlamaForCausalLM)"
+    )]
     Architecture {
         /// The file.
         file: String,
         /// What it says.
         found: Vec<String>,
     },
-    /// A safetensors file is torn or is no safetensors file.
+    /// A directory does not say which model is meant.
+    #[error("{place} holds {}; give the path of one of them", files.join(", "))]
+    SeveralModels {
+        /// The directory or the embedded model.
+        place: String,
+        /// The files.
+        files: Vec<String>,
+    },
+    /// A file of weights is torn, or is not of the format that its name says.
     #[error("{file} is damaged: {problem}; copy or download it again")]
     Damaged {
         /// The file.
@@ -63,19 +74,19 @@ pub enum EngineError {
         problem: String,
     },
     /// A weight is not in the checkpoint.
-    #[error("tensor {tensor} is missing from {file}; the checkpoint does not fit its config.json")]
+    #[error("tensor {tensor} is missing from {file}; the checkpoint does not fit its config")]
     MissingTensor {
         /// The tensor.
         tensor: String,
-        /// The safetensors file or the index.
+        /// The file, or the index of several.
         file: String,
     },
     /// A weight has another shape than the config says.
-    #[error("tensor {tensor} in {file} has shape {found:?}, but config.json asks for {expected:?}")]
+    #[error("tensor {tensor} in {file} has shape {found:?}, but the config asks for {expected:?}")]
     TensorShape {
         /// The tensor.
         tensor: String,
-        /// The safetensors file.
+        /// The file.
         file: String,
         /// Its shape.
         found: Vec<usize>,
@@ -83,11 +94,14 @@ pub enum EngineError {
         expected: Vec<usize>,
     },
     /// A weight is stored in a way that is not read.
-    #[error("tensor {tensor} in {file} is stored as {found}; convert the checkpoint to F32, F16 or BF16")]
+    #[error(
+        "tensor {tensor} in {file} is stored as {found}; convert the checkpoint to F32, F16 or BF16, or to a GGUF with \
+         Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K"
+    )]
     TensorType {
         /// The tensor.
         tensor: String,
-        /// The safetensors file.
+        /// The file.
         file: String,
         /// The stored type.
         found: String,
@@ -143,6 +157,19 @@ pub enum EngineError {
         /// Positions held.
         held: usize,
     },
+    /// There is not enough memory for the KV of a step.
+    #[error(
+        "{journey} needs {needed} more KV blocks and {obtainable} can be had; \
+         run fewer journeys at once, or raise the model's kv_mib"
+    )]
+    KvFull {
+        /// The row that did not fit.
+        journey: JourneyId,
+        /// Blocks that it needs beyond those it holds.
+        needed: usize,
+        /// Blocks that are free or can be freed.
+        obtainable: usize,
+    },
     /// A row ends beyond the model's context.
     #[error("{journey} needs {needed} positions; the model's context is {context}")]
     ContextFull {
@@ -171,12 +198,28 @@ pub enum EngineError {
         /// Whose row.
         journey: JourneyId,
     },
-    /// A tensor operation failed.
-    #[error("{doing}")]
-    Tensor {
-        /// What we were doing.
-        doing: &'static str,
+    /// A weight is not a finite number.
+    #[error(
+        "tensor {tensor} holds a weight that is not a finite number; copy or download the checkpoint again"
+    )]
+    NotFiniteWeights {
+        /// The tensor.
+        tensor: String,
+    },
+    /// There is not enough memory for the weights.
+    #[error("reserving {bytes} bytes for weights; use a smaller model or one with fewer bits per weight")]
+    Memory {
+        /// How many were asked for.
+        bytes: usize,
         /// Why.
-        source: candle_core::Error,
+        source: std::io::Error,
+    },
+    /// The engine's threads could not be started.
+    #[error("starting {threads} threads for a model; ask for fewer")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// Why.
+        source: std::io::Error,
     },
 }

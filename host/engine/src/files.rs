@@ -8,11 +8,12 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::EngineError;
+use crate::config::CONFIG;
 
-/// The files of one checkpoint in the Hugging Face layout.
+/// The files of one checkpoint: in the Hugging Face layout, or one GGUF file.
 #[derive(Clone, Debug)]
 pub enum ModelFiles {
-    /// A directory with the files.
+    /// A directory with the files, or the path of a GGUF file.
     Directory(PathBuf),
     /// Files in the binary.
     Embedded {
@@ -24,9 +25,12 @@ pub enum ModelFiles {
 }
 
 impl ModelFiles {
-    /// The directory's last component, or the embedded name.
+    /// The last component of the path without `.gguf`, or the embedded name.
     pub(crate) fn name(&self) -> String {
         match self {
+            Self::Directory(path) if is_gguf(path) => {
+                path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+            }
             Self::Directory(path) => {
                 path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }
@@ -39,7 +43,10 @@ impl ModelFiles {
         match self {
             Self::Directory(path) => match std::fs::read(path.join(file)) {
                 Ok(content) => Ok(Some(Cow::Owned(content))),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                // Beside the path of a GGUF file nothing is looked up.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    Ok(None)
+                }
                 Err(source) => Err(EngineError::Read { file: shown(&path.join(file)), source }),
             },
             Self::Embedded { files, .. } => Ok(embedded(files, file).map(Cow::Borrowed)),
@@ -60,6 +67,27 @@ impl ModelFiles {
                 len: bytes.len() as u64,
                 content: Content::Memory(bytes),
             })),
+        }
+    }
+
+    /// The model's GGUF file: the path itself, or the only one in a directory that has no `config.json`.
+    pub(crate) fn gguf(&self) -> Result<Option<Blob>, EngineError> {
+        let (place, mut names) = match self {
+            Self::Directory(path) if is_gguf(path) && !path.is_dir() => return Blob::open(path),
+            Self::Directory(path) => (shown(path), listed(path)?),
+            Self::Embedded { name, files } => {
+                let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+                (format!("the embedded model {name}"), names)
+            }
+        };
+        if names.iter().any(|name| name == CONFIG) {
+            return Ok(None);
+        }
+        names.retain(|name| is_gguf(Path::new(name)));
+        match names.as_slice() {
+            [] => Ok(None),
+            [one] => self.open(one),
+            _ => Err(EngineError::SeveralModels { place, files: names }),
         }
     }
 
@@ -127,6 +155,22 @@ impl Blob {
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
+}
+
+/// Names of a directory's files, sorted; none if it cannot be listed, as whatever is looked up next says why.
+fn listed(path: &Path) -> Result<Vec<String>, EngineError> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|source| EngineError::Read { file: shown(path), source })?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 fn embedded(files: &[(&'static str, &'static [u8])], file: &str) -> Option<&'static [u8]> {

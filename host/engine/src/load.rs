@@ -1,21 +1,20 @@
 //! From a checkpoint's files to an engine and its tokenizer.
 //!
-//! The order is the order of cost: config, tensor headers, tokenizer, and the weights only when all of them fit.
+//! The order is the order of cost: tensor headers, config, tokenizer, and the weights only when all of them fit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{CONFIG, Config};
-use crate::decoder::Decoder;
-use crate::kv::KvShape;
-use crate::weights::{self, Needed};
-use crate::{CandleEngine, EngineError, ModelFiles, ModelSpec, Tokenizer, WeightType};
+use crate::cpu::{self, KvShape};
+use crate::weights;
+use crate::{CpuEngine, EngineError, KvType, ModelFiles, ModelSpec, Tokenizer, WeightType};
 
 /// A model that is ready to be stepped.
 pub struct Loaded {
     /// The model.
-    pub engine: CandleEngine,
+    pub engine: CpuEngine,
     /// Its tokenizer, for any thread.
     pub tokenizer: Arc<Tokenizer>,
 }
@@ -29,34 +28,57 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Loads a model under a name. Weights become f32 in memory; `progress` is called before the first tensor and after
-/// each.
+/// How a model is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Threads that compute, at least 1.
+    pub threads: usize,
+    /// How keys and values are kept.
+    pub kv: KvType,
+    /// Most bytes that keys and values may take; allocated as they are needed.
+    pub kv_bytes: u64,
+    /// Whether journeys that begin alike share the KV of their beginning.
+    pub share_prefixes: bool,
+}
+
+impl Default for LoadOptions {
+    /// One thread, 1 GiB of KV, prefixes shared.
+    fn default() -> Self {
+        Self { threads: 1, kv: KvType::Auto, kv_bytes: 1 << 30, share_prefixes: true }
+    }
+}
+
+/// Loads a model under a name. Weights stay as precise as they are stored; `progress` is called before the first tensor
+/// and after each.
 ///
 /// # Errors
 /// [`EngineError`] of the class *the model's files*, naming the file and the key or tensor.
 pub fn load(
     name: &str,
     files: &ModelFiles,
+    options: LoadOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, EngineError> {
-    let config = Config::read(files)?;
     let mut checkpoint = Checkpoint::open(files)?;
+    let config = Config::read(files, &mut checkpoint)?;
     let (spec, total_bytes) = survey(name, &config, &checkpoint)?;
     let tokenizer = Tokenizer::load(files)?;
     let ids = tokenizer.vocabulary().len();
     if ids > config.vocabulary {
-        let problem = format!("is {}, but tokenizer.json has {ids} token ids", config.vocabulary);
-        return Err(EngineError::Config { file: CONFIG.to_owned(), key: "vocab_size".to_owned(), problem });
+        let problem = format!("is {}, but the tokenizer has {ids} token ids", config.vocabulary);
+        let file = checkpoint.gguf().map_or(CONFIG, |metadata| metadata.file()).to_owned();
+        return Err(EngineError::Config { file, key: "vocab_size".to_owned(), problem });
     }
     let mut done_bytes = 0;
     progress(Progress { done_bytes, total_bytes });
-    let decoder = Decoder::build(&config, &mut |Needed { name, shape }| {
-        let weights = checkpoint.read(name, shape)?;
-        done_bytes += checkpoint.check(name, shape)?.1;
+    let layout = checkpoint.layout();
+    let engine = cpu::load(spec, &config, layout, options, &mut |needed| {
+        let raw = checkpoint.read(needed)?;
+        done_bytes += raw.bytes.len() as u64;
         progress(Progress { done_bytes, total_bytes });
-        Ok(weights)
+        Ok(raw)
     })?;
-    Ok(Loaded { engine: CandleEngine::new(spec, decoder), tokenizer: Arc::new(tokenizer) })
+    Ok(Loaded { engine, tokenizer: Arc::new(tokenizer) })
 }
 
 /// Reads the config and the headers of the tensors, and checks that they fit; no weights are read.
@@ -64,8 +86,8 @@ pub fn load(
 /// # Errors
 /// As [`load`], apart from what only reading weights and the tokenizer can find.
 pub fn inspect(files: &ModelFiles) -> Result<ModelSpec, EngineError> {
-    let config = Config::read(files)?;
-    let checkpoint = Checkpoint::open(files)?;
+    let mut checkpoint = Checkpoint::open(files)?;
+    let config = Config::read(files, &mut checkpoint)?;
     Ok(survey(&files.name(), &config, &checkpoint)?.0)
 }
 
@@ -73,13 +95,14 @@ pub fn inspect(files: &ModelFiles) -> Result<ModelSpec, EngineError> {
 fn survey(name: &str, config: &Config, checkpoint: &Checkpoint) -> Result<(ModelSpec, u64), EngineError> {
     let mut stored: BTreeMap<WeightType, u64> = BTreeMap::new();
     let (mut parameters, mut weight_bytes) = (0, 0);
-    for tensor in weights::all(config) {
-        let (dtype, bytes) = checkpoint.check(&tensor.name, &tensor.shape)?;
+    for tensor in weights::all(config, checkpoint.layout()) {
+        let (dtype, bytes) = checkpoint.check(&tensor)?;
         *stored.entry(dtype).or_default() += bytes;
         parameters += tensor.parameters();
-        weight_bytes += tensor.bytes();
+        weight_bytes += cpu::bytes(&tensor, dtype);
     }
     let most = stored.iter().max_by_key(|(_, bytes)| **bytes);
+    let dtype = most.map_or(WeightType::F32, |(dtype, _)| *dtype);
     let kv = KvShape { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
     let spec = ModelSpec {
         name: name.to_owned(),
@@ -94,9 +117,9 @@ fn survey(name: &str, config: &Config, checkpoint: &Checkpoint) -> Result<(Model
         head_dim: config.head_dim,
         parameters,
         weight_bytes,
-        kv_bytes_per_token: kv.bytes_per_token(),
+        kv_bytes_per_token: kv.bytes_per_token(KvType::Auto.resolve(dtype)),
         eos: config.eos.clone(),
-        dtype: most.map_or(WeightType::F32, |(dtype, _)| *dtype),
+        dtype,
     };
     Ok((spec, stored.values().sum()))
 }

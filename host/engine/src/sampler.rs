@@ -8,21 +8,44 @@ use std::collections::BinaryHeap;
 
 use journey::{Draw, Sampling};
 
-/// The token that the draw picks. The logits are finite and there is at least one.
-pub(crate) fn sample(logits: &[f32], draw: &Draw) -> u32 {
+use crate::cpu::{Level, Total, between, dispatch};
+
+/// The token that the draw picks. The logits are finite, there is at least one, and `highest` is the best of them.
+pub(crate) fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw) -> u32 {
     let Sampling { temperature, top_p, top_k } = draw.sampling;
     if temperature <= 0.0 {
-        return best(logits, 1)[0].token;
+        return highest.token;
     }
-    let kept = match top_k as usize {
-        0 => logits.len(),
-        k => k.min(logits.len()),
-    };
-    Distribution::new(logits, temperature, kept).pick(f64::from(top_p), draw.uniform)
+    let weights = Weights { best: f64::from(highest.logit), temperature: f64::from(temperature) };
+    let (top_p, uniform) = (f64::from(top_p), draw.uniform);
+    match top_k as usize {
+        k if (1..logits.len()).contains(&k) => {
+            let ranked = best(logits, k);
+            let total = ranked.iter().map(|&ranked| weights.of(ranked)).sum();
+            Walk::new(weights, total, top_p, uniform).over(&ranked)
+        }
+        _ => {
+            let total = dispatch(level, Total { logits, best: highest.logit, temperature });
+            let mut walk = Walk::new(weights, total, top_p, uniform);
+            // The token is nearly always among the best few, so the others are not sorted unless it must be.
+            let mut above = f32::INFINITY;
+            for reach in REACHES {
+                let from = highest.logit - reach * temperature;
+                let mut ranked = between(level, logits, from, above);
+                ranked.sort_unstable_by(|a, b| b.cmp(a));
+                walk.take(&ranked);
+                if walk.picked() {
+                    break;
+                }
+                above = from;
+            }
+            walk.end()
+        }
+    }
 }
 
 /// The `count` highest logits, best first; of equal ones the lower id first.
-pub(crate) fn best(logits: &[f32], count: usize) -> Vec<Ranked> {
+fn best(logits: &[f32], count: usize) -> Vec<Ranked> {
     // A heap whose top is the worst of the best so far: most tokens are turned away by one comparison.
     let mut heap: BinaryHeap<std::cmp::Reverse<Ranked>> = BinaryHeap::new();
     for (token, &logit) in (0u32..).zip(logits) {
@@ -68,57 +91,76 @@ impl PartialEq for Ranked {
 
 impl Eq for Ranked {}
 
-/// Tokens that may be picked, most probable first, each drawn from a heap only when it is needed: a peaked
-/// distribution is not sorted to its end.
-struct Distribution {
-    rest: BinaryHeap<Ranked>,
-    best_logit: f64,
+/// Logits to weights.
+#[derive(Clone, Copy)]
+struct Weights {
+    best: f64,
     temperature: f64,
-    /// Sum of all weights.
-    total: f64,
 }
 
-impl Distribution {
-    fn new(logits: &[f32], temperature: f32, kept: usize) -> Self {
-        let ranked = if kept < logits.len() {
-            best(logits, kept)
-        } else {
-            (0u32..).zip(logits).map(|(token, &logit)| Ranked { logit, token }).collect()
-        };
-        let best_logit = f64::from(ranked.iter().fold(f32::NEG_INFINITY, |best, r| best.max(r.logit)));
-        let mut distribution =
-            Self { rest: BinaryHeap::new(), best_logit, temperature: f64::from(temperature), total: 0.0 };
-        distribution.total = ranked.iter().map(|&ranked| distribution.weight(ranked)).sum();
-        distribution.rest = ranked.into();
-        distribution
-    }
-
+impl Weights {
     /// e^((logit - best) / temperature): 1 for the most probable token.
-    fn weight(&self, ranked: Ranked) -> f64 {
-        ((f64::from(ranked.logit) - self.best_logit) / self.temperature).exp()
+    fn of(self, ranked: Ranked) -> f64 {
+        ((f64::from(ranked.logit) - self.best) / self.temperature).exp()
+    }
+}
+
+/// The inverse of the cumulative distribution at one number, over the smallest set of tokens that reaches `top_p`.
+/// Tokens come best first.
+struct Walk {
+    weights: Weights,
+    /// Without a nucleus: the sum at which the token is found. With one: the sum at which it is complete.
+    enough: f64,
+    /// Where the token is in a nucleus that is complete; `None` without one.
+    uniform: Option<f64>,
+    cumulative: Vec<(u32, f64)>,
+    sum: f64,
+    complete: bool,
+}
+
+impl Walk {
+    fn new(weights: Weights, total: f64, top_p: f64, uniform: f64) -> Self {
+        let nucleus = top_p < 1.0;
+        let enough = if nucleus { top_p * total } else { uniform * total };
+        let uniform = nucleus.then_some(uniform);
+        Self { weights, enough, uniform, cumulative: Vec::new(), sum: 0.0, complete: false }
     }
 
-    /// The inverse of the cumulative distribution at `uniform`, over the smallest set of tokens that reaches `top_p`.
-    fn pick(mut self, top_p: f64, uniform: f64) -> u32 {
-        let mut cumulative: Vec<(u32, f64)> = Vec::new();
-        let mut sum = 0.0;
-        let all = top_p >= 1.0;
-        // Without a nucleus the total is known, and the walk ends at the token that is picked.
-        let enough = if all { uniform * self.total } else { top_p * self.total };
-        while let Some(ranked) = self.rest.pop() {
-            sum += self.weight(ranked);
-            cumulative.push((ranked.token, sum));
-            if if all { sum > enough } else { sum >= enough } {
-                break;
+    /// Goes on over tokens that come after those taken.
+    fn take(&mut self, ranked: &[Ranked]) {
+        for &ranked in ranked {
+            self.sum += self.weights.of(ranked);
+            self.cumulative.push((ranked.token, self.sum));
+            let complete =
+                if self.uniform.is_some() { self.sum >= self.enough } else { self.sum > self.enough };
+            if complete {
+                self.complete = true;
+                return;
             }
         }
-        let target = if all { enough } else { uniform * sum };
-        let last = cumulative.len() - 1;
-        let picked = cumulative.partition_point(|&(_, sum)| sum <= target);
+    }
+
+    /// Whether no more tokens are needed.
+    fn picked(&self) -> bool {
+        self.complete
+    }
+
+    /// The token.
+    fn end(self) -> u32 {
+        let target = self.uniform.map_or(self.enough, |uniform| uniform * self.sum);
+        let picked = self.cumulative.partition_point(|&(_, sum)| sum <= target);
         // Rounding may leave the target at the very end.
-        cumulative[picked.min(last)].0
+        self.cumulative[picked.min(self.cumulative.len() - 1)].0
+    }
+
+    fn over(mut self, ranked: &[Ranked]) -> u32 {
+        self.take(ranked);
+        self.end()
     }
 }
+
+/// How far below the best logit, in temperatures, tokens are looked at in turn; the last reaches all.
+const REACHES: [f32; 4] = [4.0, 10.0, 20.0, f32::INFINITY];
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +169,10 @@ mod tests {
 
     fn draw(temperature: f32, top_p: f32, top_k: u32, uniform: f64) -> Draw {
         Draw { sampling: Sampling { temperature, top_p, top_k }, uniform, candidates: 0 }
+    }
+
+    fn pick(logits: &[f32], draw: &Draw) -> u32 {
+        sample(Level::detect(), logits, best(logits, 1)[0], draw)
     }
 
     /// Sorts everything and follows the definition.
@@ -160,33 +206,33 @@ mod tests {
 
     #[test]
     fn greedy_takes_the_highest_and_of_equal_ones_the_lowest_id() {
-        assert_eq!(sample(&[0.5, 2.0, 2.0, -1.0], &draw(0.0, 1.0, 0, 0.9)), 1);
-        assert_eq!(sample(&[-0.0, 0.0], &draw(0.0, 1.0, 0, 0.9)), 0);
+        assert_eq!(pick(&[0.5, 2.0, 2.0, -1.0], &draw(0.0, 1.0, 0, 0.9)), 1);
+        assert_eq!(pick(&[-0.0, 0.0], &draw(0.0, 1.0, 0, 0.9)), 0);
     }
 
     #[test]
     fn the_random_number_walks_down_the_probabilities() {
         let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
-        let at = |uniform| sample(&logits, &draw(1.0, 1.0, 0, uniform));
+        let at = |uniform| pick(&logits, &draw(1.0, 1.0, 0, uniform));
         assert_eq!([at(0.0), at(0.59), at(0.61), at(0.89), at(0.91), at(0.999_999)], [1, 1, 2, 2, 0, 0]);
     }
 
     #[test]
     fn top_k_and_top_p_leave_only_the_best() {
         let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
-        assert_eq!(sample(&logits, &draw(1.0, 1.0, 2, 0.999)), 2);
-        assert_eq!(sample(&logits, &draw(1.0, 1.0, 1, 0.999)), 1);
-        assert_eq!(sample(&logits, &draw(1.0, 0.65, 0, 0.999)), 2);
-        assert_eq!(sample(&logits, &draw(1.0, 0.55, 0, 0.999)), 1);
+        assert_eq!(pick(&logits, &draw(1.0, 1.0, 2, 0.999)), 2);
+        assert_eq!(pick(&logits, &draw(1.0, 1.0, 1, 0.999)), 1);
+        assert_eq!(pick(&logits, &draw(1.0, 0.65, 0, 0.999)), 2);
+        assert_eq!(pick(&logits, &draw(1.0, 0.55, 0, 0.999)), 1);
         // The nucleus is taken of what top-k left: 0.6 / 0.9 reaches 0.65.
-        assert_eq!(sample(&logits, &draw(1.0, 0.65, 2, 0.999)), 1);
+        assert_eq!(pick(&logits, &draw(1.0, 0.65, 2, 0.999)), 1);
     }
 
     #[test]
     fn temperature_sharpens_and_flattens() {
         let logits = [0.0, 1.0];
-        assert_eq!(sample(&logits, &draw(0.1, 1.0, 0, 0.99)), 1);
-        assert_eq!(sample(&logits, &draw(10.0, 1.0, 0, 0.6)), 0);
+        assert_eq!(pick(&logits, &draw(0.1, 1.0, 0, 0.99)), 1);
+        assert_eq!(pick(&logits, &draw(10.0, 1.0, 0, 0.6)), 0);
     }
 
     proptest! {
@@ -198,7 +244,7 @@ mod tests {
             // Few distinct values, so that there are ties.
             let logits: Vec<f32> = logits.into_iter().map(|l| (l * 4.0).round() / 4.0).collect();
             let draw = draw(temperature, top_p, top_k, uniform);
-            prop_assert_eq!(sample(&logits, &draw), naive(&logits, &draw));
+            prop_assert_eq!(pick(&logits, &draw), naive(&logits, &draw));
         }
 
         #[test]

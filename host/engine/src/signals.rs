@@ -1,25 +1,28 @@
 //! What a distribution says about itself: the numbers that policies route by.
 //!
 //! Taken once per sampled row from the raw logits, at temperature 1 and before any truncation, so they mean the same
-//! whatever the client's sampling is. Sums are in double precision and in the order of ids.
+//! whatever the client's sampling is.
 
 use journey::{Candidate, Draw, Sampled, Signals};
 
-use crate::sampler::{Ranked, best, sample};
+use crate::cpu::{Level, Sums};
+use crate::sampler::{Ranked, sample};
 
-/// Samples a token and takes the signals. `None` if a logit is not a finite number, or there are none.
-pub(crate) fn observe(logits: &[f32], draw: &Draw) -> Option<Sampled> {
-    if logits.is_empty() || !logits.iter().all(|logit| logit.is_finite()) {
-        return None;
-    }
-    let token = sample(logits, draw);
-    let top = best(logits, draw.candidates.max(2));
-    let softmax = Softmax::new(logits, top[0].logit);
+/// Samples a token and puts the signals together. `best` are the highest logits, best first: at least two, if there are
+/// as many, and as many as the draw wants to see.
+pub(crate) fn observe(
+    level: Level,
+    logits: &[f32],
+    (sums, best): (&Sums, &[Ranked]),
+    draw: &Draw,
+) -> Sampled {
+    let token = sample(level, logits, best[0], draw);
+    let softmax = Softmax::new(sums);
     let candidate =
         |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
-    let second = top.get(1).map_or(0.0, |second| softmax.prob(second.logit));
-    let first = softmax.prob(top[0].logit);
-    Some(Sampled {
+    let first = softmax.prob(best[0].logit);
+    let second = best.get(1).map_or(0.0, |second| softmax.prob(second.logit));
+    Sampled {
         token,
         logprob: softmax.logprob(logits[token as usize]) as f32,
         signals: Signals {
@@ -27,8 +30,8 @@ pub(crate) fn observe(logits: &[f32], draw: &Draw) -> Option<Sampled> {
             top1: first as f32,
             margin: (first - second) as f32,
         },
-        candidates: top.iter().take(draw.candidates).map(candidate).collect(),
-    })
+        candidates: best.iter().take(draw.candidates).map(candidate).collect(),
+    }
 }
 
 /// Probabilities at temperature 1.
@@ -41,18 +44,11 @@ struct Softmax {
 }
 
 impl Softmax {
-    fn new(logits: &[f32], best: f32) -> Self {
-        let best = f64::from(best);
-        let (mut total, mut weighted) = (0.0, 0.0);
-        for &logit in logits {
-            let distance = f64::from(logit) - best;
-            let weight = distance.exp();
-            total += weight;
-            weighted += weight * distance;
-        }
+    fn new(sums: &Sums) -> Self {
         // H = -sum p ln p with p = w / Z and ln p = distance - ln Z.
-        let log_total = f64::ln(total);
-        Self { best, log_total, entropy: (log_total - weighted / total).max(0.0) }
+        let log_total = f64::ln(sums.total);
+        let entropy = (log_total - sums.weighted / sums.total).max(0.0);
+        Self { best: f64::from(sums.best), log_total, entropy }
     }
 
     fn logprob(&self, logit: f32) -> f64 {
@@ -67,7 +63,15 @@ impl Softmax {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::{Survey, dispatch};
     use journey::Sampling;
+
+    fn observe(logits: &[f32], draw: &Draw) -> Option<Sampled> {
+        let mut kept = logits.to_vec();
+        let survey = Survey { logits: &mut kept, cap: None, count: draw.candidates.max(2) };
+        let (sums, best) = dispatch(Level::detect(), survey)?;
+        Some(super::observe(Level::detect(), logits, (&sums, &best), draw))
+    }
 
     fn greedy(candidates: usize) -> Draw {
         Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates }
@@ -106,7 +110,8 @@ mod tests {
     #[test]
     fn logits_far_apart_stay_finite() {
         let sampled = observe(&[3e38, -3e38], &greedy(5)).unwrap();
-        assert_eq!(sampled.signals, Signals { entropy: 0.0, top1: 1.0, margin: 1.0 });
+        assert!(sampled.signals.entropy < 1e-30);
+        assert_eq!((sampled.signals.top1, sampled.signals.margin), (1.0, 1.0));
         assert_eq!(sampled.candidates.len(), 2);
         assert_eq!(observe(&[0.5], &greedy(0)).unwrap().signals.margin, 1.0);
     }

@@ -1,6 +1,6 @@
 //! What is known about a model without running it.
 
-use std::fmt;
+use crate::WeightType;
 
 /// Shape, limits and cost of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,36 +35,4 @@ pub struct ModelSpec {
     pub eos: Vec<u32>,
     /// How most of the weights are stored in the checkpoint.
     pub dtype: WeightType,
-}
-
-/// How a checkpoint stores a weight. In memory weights are always f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WeightType {
-    /// IEEE single precision.
-    F32,
-    /// IEEE half precision.
-    F16,
-    /// The upper half of a single.
-    Bf16,
-}
-
-impl WeightType {
-    /// Bytes of one stored weight.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-}
-
-impl fmt::Display for WeightType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        })
-    }
 }

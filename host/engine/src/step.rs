@@ -2,6 +2,8 @@
 //!
 //! Separate from any engine so that a caller, or a test with an engine of its own, depends on these few types only.
 
+use std::time::Duration;
+
 use journey::{Draw, JourneyId, Sampled};
 
 use crate::{EngineError, ModelSpec};
@@ -11,6 +13,9 @@ use crate::{EngineError, ModelSpec};
 pub struct Row<'a> {
     /// Whose KV the row reads and extends.
     pub journey: JourneyId,
+    /// The tenant's: only journeys of the same salt share the KV of a common beginning. A journey's is that of its row
+    /// at position 0.
+    pub salt: u64,
     /// Position in the sequence of the first token of `tokens`. What the KV holds beyond it is dropped first.
     pub from: usize,
     /// Tokens at positions `from..from + tokens.len()`; never empty.
@@ -22,12 +27,29 @@ pub struct Row<'a> {
 /// What an engine's KV holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvUsage {
-    /// Positions held, over all journeys.
+    /// Positions held, over all journeys; shared ones count for each.
     pub tokens: usize,
     /// Journeys that hold at least one position.
     pub sequences: usize,
     /// Bytes allocated for KV, kept for reuse included.
     pub bytes: usize,
+    /// Most bytes that KV may take.
+    pub bytes_max: usize,
+    /// Of the allocated bytes, those that only later journeys with the same beginning may use.
+    pub cached_bytes: usize,
+    /// Positions that were found in the prefix cache instead of being computed, since the start.
+    pub hit_tokens: u64,
+}
+
+/// Where an engine's time went, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// All steps.
+    pub total: Duration,
+    /// Products with weights, logits included.
+    pub products: Duration,
+    /// Attention over the KV.
+    pub attention: Duration,
 }
 
 /// A model that can be stepped.
@@ -47,14 +69,29 @@ pub trait Engine: Send {
     /// ([`EngineError::EmptyRow`]), two rows of one journey ([`EngineError::RepeatedJourney`]), `from` beyond what
     /// the KV holds ([`EngineError::Gap`]), more positions than the context
     /// ([`EngineError::ContextFull`]), a token that the model does not have ([`EngineError::UnknownToken`]).
-    /// [`EngineError::NotFinite`] names a journey whose logits are not numbers, and [`EngineError::Tensor`] is a
-    /// failure in the forward pass; after these two every row's KV is cut to its `from`, so that the other rows can
-    /// be fed again.
+    /// [`EngineError::KvFull`] means that the step needs more KV than there is; every row's KV is then cut to its
+    /// `from`, and fewer rows may fit.
+    /// [`EngineError::NotFinite`] names a journey whose logits are not numbers; after it too every row's KV is cut to
+    /// its `from`, so that the other rows can be fed again.
     fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Option<Sampled>>, EngineError>;
 
-    /// Drops a journey's KV; its memory is reused. Unknown journeys are ignored.
+    /// Drops a journey; its KV may serve later journeys with the same beginning until the memory is needed. Unknown
+    /// journeys are ignored.
     fn release(&mut self, journey: JourneyId);
+
+    /// The journey is away: its KV stays until the memory is needed, and then goes as a whole. Its next row brings it
+    /// back, from position 0 if [`Engine::held`] says that nothing is left.
+    fn park(&mut self, journey: JourneyId);
+
+    /// Positions that the KV holds for a journey.
+    fn held(&self, journey: JourneyId) -> usize;
+
+    /// Makes `to` hold what `from` holds, sharing its memory, and drops what `to` held.
+    fn fork(&mut self, from: JourneyId, to: JourneyId);
 
     /// What the KV holds now.
     fn kv(&self) -> KvUsage;
+
+    /// Where the time went.
+    fn profile(&self) -> Profile;
 }

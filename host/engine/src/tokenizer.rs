@@ -2,10 +2,12 @@
 //!
 //! The tokenizer itself is the Hugging Face library's. What is added here is a wall between a person's text and the
 //! model's control tokens (`sealed`), the chat template (`template`), the bytes of each token (`bytes`), and the
-//! question whether two models share their tokens (`compare`).
+//! question whether two models share their tokens (`compare`). A GGUF file's tokenizer is first put in the library's
+//! terms (`gguf`).
 
 mod bytes;
 mod compare;
+mod gguf;
 mod sealed;
 mod settings;
 mod template;
@@ -13,9 +15,11 @@ mod template;
 use std::sync::Arc;
 
 use journey::Vocabulary;
+use serde::Deserialize;
 
 pub use compare::{Fingerprint, Mismatch, compare_tokenizers};
 
+use crate::gguf::Header;
 use crate::{EngineError, ModelFiles};
 use sealed::Sealed;
 use settings::Settings;
@@ -42,19 +46,32 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`; the last two may be missing.
+    /// Reads `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`, of which the last two may be missing;
+    /// or the metadata of a GGUF file, and `chat_template.jinja` beside it.
     ///
     /// # Errors
     /// [`EngineError::MissingFile`], [`EngineError::Read`], [`EngineError::Json`], [`EngineError::Tokenizer`];
-    /// [`EngineError::Template`] if the template cannot be parsed.
+    /// [`EngineError::Damaged`] or [`EngineError::Config`] for a GGUF file; [`EngineError::Template`] if the template
+    /// cannot be parsed.
     pub fn load(files: &ModelFiles) -> Result<Self, EngineError> {
+        if let Some(mut blob) = files.gguf()? {
+            let metadata = Header::read(&mut blob)?.metadata;
+            let (json, mut settings) = gguf::described(&metadata)?;
+            settings.prefer_template_of(files)?;
+            return Self::new(metadata.file(), &json, &settings);
+        }
         let content = files.require(TOKENIZER, "config.json, model.safetensors and tokenizer.json")?;
         let json: serde_json::Value = serde_json::from_slice(&content)
             .map_err(|source| EngineError::Json { file: TOKENIZER.to_owned(), source })?;
-        let refused = |problem: String| EngineError::Tokenizer { file: TOKENIZER.to_owned(), problem };
-        let original = tokenizers::Tokenizer::from_bytes(&content).map_err(|e| refused(e.to_string()))?;
-        let vocabulary = Arc::new(bytes::vocabulary(&original, &json).map_err(refused)?);
-        let settings = Settings::read(files)?;
+        Self::new(TOKENIZER, &json, &Settings::read(files)?)
+    }
+
+    /// From the content of `tokenizer.json`, whatever file it is made from.
+    fn new(file: &str, json: &serde_json::Value, settings: &Settings) -> Result<Self, EngineError> {
+        let refused = |problem: String| EngineError::Tokenizer { file: file.to_owned(), problem };
+        let original =
+            tokenizers::Tokenizer::deserialize(json).map_err(|error| refused(error.to_string()))?;
+        let vocabulary = Arc::new(bytes::vocabulary(&original, json).map_err(refused)?);
         let id = |token: &Option<String>| token.as_deref().and_then(|token| original.token_to_id(token));
         let (bos, eos) = (id(&settings.bos), id(&settings.eos));
         let adds_bos = match settings.adds_bos {
@@ -62,7 +79,7 @@ impl Tokenizer {
             // Newer tokenizers say it in their post-processor only.
             None => bos.is_some() && first_of_empty(&original).map_err(refused)? == bos,
         };
-        let template = settings.template.as_ref().map(|source| ChatTemplate::new(source, &settings));
+        let template = settings.template.as_ref().map(|source| ChatTemplate::new(source, settings));
         let template = template.transpose()?;
         let sealed = Sealed::new(&original, json).map_err(refused)?;
         Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos })

@@ -173,6 +173,43 @@ fn a_policy_is_described_and_a_broken_one_explained() {
 }
 
 #[test]
+fn a_model_is_timed_and_its_numbers_saved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("decode.json");
+    let saved = file.to_str().expect("UTF-8");
+    let short = ["--batches", "1,2", "--prompt", "16", "--tokens", "8", "--rounds", "1", "--threads", "1"];
+    let output = tokenrouter(
+        &[&["bench", "decode", "--model", "embedded:small", "--json", saved], &short[..]].concat(),
+    );
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for part in ["prefill/s", "decode/s", "of bound", "GB/s", "best of 1", "16 tokens fed"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).expect("saved")).expect("JSON");
+    assert_eq!((json["threads"].as_u64(), json["rows"][1]["batch"].as_u64()), (Some(1), Some(2)));
+    assert!(json["rows"][1]["decode_tokens_per_s"].as_f64().expect("a number") > 0.0, "{json}");
+}
+
+#[test]
+fn what_cannot_be_timed_is_refused_with_the_numbers() {
+    let refused = |args: &[&str], code: i32, parts: &[&str]| {
+        let output = tokenrouter(&[&["bench", "decode"], args].concat());
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "{args:?}: {part:?} is missing in {message:?}");
+        }
+    };
+    refused(&["--batches", "1,0"], 2, &["--batches", "0 is not in 1..=4096"]);
+    refused(&["--threads", "0"], 2, &["--threads", "1..="]);
+    refused(&["--tokens", "2000"], 2, &["--prompt 128", "--tokens 2000", "2128", "is 1024"]);
+    refused(&["--model", "no/such/model"], 1, &["no/such/model"]);
+    refused(&["--model", "embedded:medium"], 2, &["\"medium\"", "small"]);
+}
+
+#[test]
 fn every_help_fits_a_screen_and_has_examples() {
     for command in COMMANDS {
         let mut args: Vec<&str> = command.split_whitespace().collect();
@@ -188,12 +225,13 @@ fn every_help_fits_a_screen_and_has_examples() {
 const BINARY: &str = env!("CARGO_BIN_EXE_tokenrouter");
 const QUESTION: &str = "Tom has 45 apples. He finds 17 more apples. How many apples does Tom have now?";
 const SCREEN_LINES: usize = 30;
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "",
     "serve",
     "run",
     "bench",
     "bench quality",
+    "bench decode",
     "policy",
     "policy check",
     "model",

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokenizers::AddedToken;
 
 use crate::EngineError;
@@ -29,19 +29,10 @@ pub(super) struct Sealed {
 
 impl Sealed {
     /// Renames the special tokens of a tokenizer, whose file is given as JSON too.
-    pub(super) fn new(original: &tokenizers::Tokenizer, mut json: Value) -> Result<Self, String> {
-        check_ids(original, &json)?;
-        let unknown = unknown_token(&json).and_then(|token| original.token_to_id(token));
-        for (key, none) in [
-            ("added_tokens", json!([])),
-            ("post_processor", Value::Null),
-            ("truncation", Value::Null),
-            ("padding", Value::Null),
-        ] {
-            json[key] = none;
-        }
-        let mut inner: tokenizers::Tokenizer =
-            serde_json::from_value(json).map_err(|error| error.to_string())?;
+    pub(super) fn new(original: &tokenizers::Tokenizer, json: &Value) -> Result<Self, String> {
+        check_ids(original, json)?;
+        let unknown = unknown_token(json).and_then(|token| original.token_to_id(token));
+        let mut inner = without_added_tokens(original)?;
         let mut added: Vec<(u32, AddedToken)> = original.get_added_tokens_decoder().into_iter().collect();
         added.sort_unstable_by_key(|(id, _)| *id);
 
@@ -132,6 +123,14 @@ impl Sealed {
     pub(super) fn special(&self, id: u32) -> Option<&str> {
         self.specials.iter().find(|(_, special)| *special == id).map(|(text, _)| text.as_str())
     }
+}
+
+/// A tokenizer as far as it makes plain text to tokens.
+fn without_added_tokens(original: &tokenizers::Tokenizer) -> Result<tokenizers::Tokenizer, String> {
+    let mut bare = tokenizers::Tokenizer::new(original.get_model().clone());
+    bare.with_normalizer(original.get_normalizer().cloned()).map_err(|error| error.to_string())?;
+    bare.with_pre_tokenizer(original.get_pre_tokenizer().cloned());
+    Ok(bare)
 }
 
 /// A person's text without the characters that seals and marks are made of.

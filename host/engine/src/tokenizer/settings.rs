@@ -1,4 +1,4 @@
-//! `tokenizer_config.json`, as far as it is used here, and the chat template's file.
+//! What `tokenizer_config.json` says, as far as it is used here, and the chat template's file.
 
 use serde::Deserialize;
 
@@ -32,13 +32,19 @@ impl Settings {
             }
             None => Self::default(),
         };
+        settings.prefer_template_of(files)?;
+        Ok(settings)
+    }
+
+    /// A template in a file of its own goes before one that was found elsewhere.
+    pub(super) fn prefer_template_of(&mut self, files: &ModelFiles) -> Result<(), EngineError> {
         if let Some(content) = files.read(TEMPLATE)? {
             let source = String::from_utf8(content.into_owned()).map_err(|error| EngineError::Template {
                 message: format!("{TEMPLATE} is not UTF-8: {error}"),
             })?;
-            settings.template = Some(source);
+            self.template = Some(source);
         }
-        Ok(settings)
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::{EngineError, Loaded, ModelFiles, load};
+use engine::{EngineError, LoadOptions, Loaded, ModelFiles, load};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ pub(crate) fn golden(file: &str) -> PathBuf {
 
 /// Loads a directory.
 pub(crate) fn open(directory: &Path) -> Result<Loaded, EngineError> {
-    load("test", &ModelFiles::Directory(directory.to_owned()), &mut |_| ())
+    load("test", &ModelFiles::Directory(directory.to_owned()), LoadOptions::default(), &mut |_| ())
 }
 
 /// Reads a JSON file.

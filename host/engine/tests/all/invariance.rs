@@ -1,11 +1,14 @@
-//! A row's logits, signals and token are the same bits alone, in any batch, and however its tokens were fed.
+//! A row's logits, signals and token are the same bits alone, in any batch, and however its tokens were fed, shared,
+//! evicted and fed again.
 
-use engine::{CandleEngine, Engine, Row};
+use std::path::Path;
+
+use engine::{CpuEngine, Engine, EngineError, KvType, LoadOptions, ModelFiles, Row, load};
 use journey::random::{Purpose, uniform};
 use journey::{Draw, JourneyId, Sampled, Sampling};
 use proptest::prelude::*;
 
-use crate::checkpoints::{open, pair, random};
+use crate::checkpoints::{golden, pair, random};
 
 /// All that a step says about a position: bits of the logits, and the sampled token with its signals.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +27,7 @@ fn sequence(journey: u64, len: usize, vocabulary: usize) -> Vec<u32> {
     (0..len).map(|i| (number(i) * vocabulary as f64) as u32).collect()
 }
 
-fn step(engine: &mut CandleEngine, rows: &[Row<'_>]) -> Vec<Option<Seen>> {
+fn step(engine: &mut CpuEngine, rows: &[Row<'_>]) -> Vec<Option<Seen>> {
     let mut logits = vec![Vec::new(); rows.len()];
     let watch = &mut |row: usize, of_row: &[f32]| logits[row] = of_row.iter().map(|l| l.to_bits()).collect();
     let sampled = engine.step_watched(rows, watch).unwrap();
@@ -32,11 +35,23 @@ fn step(engine: &mut CandleEngine, rows: &[Row<'_>]) -> Vec<Option<Seen>> {
     both.map(|(sampled, logits)| sampled.map(|sampled| Seen { logits, sampled })).collect()
 }
 
+/// An engine with several threads that shares what it can, in memory for few journeys, and the oracle's: one thread,
+/// nothing shared, every prefix from nothing.
+fn engines(directory: &Path, kv: KvType) -> (CpuEngine, CpuEngine) {
+    let files = ModelFiles::Directory(directory.to_owned());
+    let open = |options| load("test", &files, options, &mut |_| ()).unwrap().engine;
+    let cold = open(LoadOptions { kv, share_prefixes: false, ..LoadOptions::default() });
+    // A sequence of the tests has four blocks.
+    let block = cold.spec().kv_bytes_per_token * 16;
+    let block = if kv == KvType::F16 { block / 2 } else { block };
+    (open(LoadOptions { kv, threads: 3, kv_bytes: 18 * block, ..LoadOptions::default() }), cold)
+}
+
 /// The oracle: the whole prefix in one row, alone, from nothing.
-fn alone(engine: &mut CandleEngine, journey: u64, tokens: &[u32]) -> Seen {
+fn alone(engine: &mut CpuEngine, journey: u64, tokens: &[u32]) -> Seen {
     let id = JourneyId(journey + 1_000_000);
     let draw = Some(draw(journey, tokens.len()));
-    let seen = step(engine, &[Row { journey: id, from: 0, tokens, draw }]).remove(0);
+    let seen = step(engine, &[Row { journey: id, salt: 0, from: 0, tokens, draw }]).remove(0);
     engine.release(id);
     seen.unwrap()
 }
@@ -49,75 +64,115 @@ struct Feed {
     count: usize,
     /// Positions given up first.
     back: usize,
-    release: bool,
+    before: Before,
     draws: bool,
 }
 
+/// What happens to the journey before it is fed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    Nothing,
+    Release,
+    /// It was parked, while the others of the step were fed, and may have been evicted.
+    Park,
+    /// It becomes a fork of another journey with the same tokens.
+    Fork,
+}
+
 fn feeds() -> impl Strategy<Value = Vec<Vec<Feed>>> {
-    let feed = (0usize..6, prop_oneof![Just(1usize), 1usize..9, 20usize..50], 0usize..12, 0u8..12, 0u8..4);
-    let feed = feed.prop_map(|(journey, count, back, release, draws)| Feed {
+    let before = prop_oneof![
+        8 => Just(Before::Nothing), 1 => Just(Before::Release), 2 => Just(Before::Park), 1 => Just(Before::Fork)
+    ];
+    let count = prop_oneof![Just(1usize), 1usize..9, 20usize..50];
+    let feed = (0usize..JOURNEYS, count, 0usize..12, before, 0u8..4);
+    let feed = feed.prop_map(|(journey, count, back, before, draws)| Feed {
         journey,
         count,
         back: back.saturating_sub(6),
-        release: release == 0,
+        before,
         draws: draws > 0,
     });
     proptest::collection::vec(proptest::collection::vec(feed, 1..6), 1..12)
 }
 
-/// Runs a schedule of ragged batches; every drawn row must equal the oracle.
-fn follow(engine: &mut CandleEngine, schedule: Vec<Vec<Feed>>) {
+/// Runs a schedule of ragged batches; every drawn row must equal the oracle. Journeys 2i and 2i + 1 have the same
+/// tokens, so they share beginnings and can be forks of each other.
+fn follow((engine, cold): &mut (CpuEngine, CpuEngine), schedule: Vec<Vec<Feed>>) {
     let vocabulary = engine.spec().vocabulary;
-    let sequences: Vec<Vec<u32>> = (0..6).map(|journey| sequence(journey, LENGTH, vocabulary)).collect();
-    let mut fed = [0usize; 6];
+    let tokens = |journey: u64| sequence(journey / 2, LENGTH, vocabulary);
+    let sequences: Vec<Vec<u32>> = (0..JOURNEYS as u64).map(tokens).collect();
+    let id = |journey: usize| JourneyId(journey as u64);
     for mut batch in schedule {
         batch.sort_by_key(|feed| feed.journey);
         batch.dedup_by_key(|feed| feed.journey);
         let mut rows = Vec::new();
         for feed in &batch {
             let journey = feed.journey;
-            if feed.release {
-                engine.release(JourneyId(journey as u64));
-                fed[journey] = 0;
+            match feed.before {
+                Before::Nothing => {}
+                Before::Release => engine.release(id(journey)),
+                Before::Park => engine.park(id(journey)),
+                Before::Fork => engine.fork(id(journey ^ 1), id(journey)),
             }
-            let from = fed[journey].saturating_sub(feed.back).min(LENGTH - 1);
+        }
+        for feed in &batch {
+            let journey = feed.journey;
+            let from = engine.held(id(journey)).saturating_sub(feed.back).min(LENGTH - 1);
             let to = (from + feed.count).min(LENGTH);
             let draw = feed.draws.then(|| draw(journey as u64, to));
             let tokens = &sequences[journey][from..to];
-            rows.push(Row { journey: JourneyId(journey as u64), from, tokens, draw });
-            fed[journey] = to;
+            rows.push(Row { journey: id(journey), salt: journey as u64 / 4, from, tokens, draw });
+        }
+        match engine.step_watched(&rows, &mut |_, _| ()) {
+            Ok(_) => {}
+            // Journeys that are not parked cannot be evicted: make room, and leave this step.
+            Err(EngineError::KvFull { .. }) => {
+                (0..JOURNEYS).for_each(|journey| engine.park(id(journey)));
+                continue;
+            }
+            Err(error) => panic!("{error}"),
         }
         for (seen, row) in step(engine, &rows).into_iter().zip(&rows) {
             assert_eq!(seen.is_some(), row.draw.is_some());
             let Some(seen) = seen else { continue };
             let prefix = &sequences[row.journey.0 as usize][..row.from + row.tokens.len()];
-            assert_eq!(seen, alone(engine, row.journey.0, prefix));
+            assert_eq!(seen, alone(cold, row.journey.0, prefix));
         }
     }
-    for journey in 0..6 {
-        engine.release(JourneyId(journey));
-    }
+    (0..JOURNEYS).for_each(|journey| engine.release(id(journey)));
     assert_eq!(engine.kv().tokens, 0);
 }
 
 #[test]
 fn any_schedule_of_ragged_batches_gives_the_bits_of_each_row_alone() {
-    for directory in [random("f32"), pair("small")] {
-        let engine = std::cell::RefCell::new(open(&directory).unwrap().engine);
-        proptest!(ProptestConfig::with_cases(40), |(schedule in feeds())| {
-            follow(&mut engine.borrow_mut(), schedule);
+    let family = |name: &str| golden("families").join(name);
+    let cases = [
+        (random("f32"), KvType::F32),
+        (pair("small"), KvType::F32),
+        (family("gemma3"), KvType::F32),
+        (family("qwen3"), KvType::F16),
+    ];
+    for (directory, kv) in cases {
+        let engines = std::cell::RefCell::new(engines(&directory, kv));
+        proptest!(ProptestConfig::with_cases(30), |(schedule in feeds())| {
+            follow(&mut engines.borrow_mut(), schedule);
         });
+        let used = engines.borrow().0.kv();
+        assert!(
+            used.hit_tokens > 0 && used.bytes == used.bytes_max,
+            "sharing and eviction happened: {used:?}"
+        );
     }
 }
 
 #[test]
 fn a_prompt_token_by_token_gives_the_bits_of_the_prompt_at_once() {
     for model in ["small", "large"] {
-        let mut engine = open(&pair(model)).unwrap().engine;
+        let (_, mut engine) = engines(&pair(model), KvType::F32);
         let tokens = sequence(3, 90, engine.spec().vocabulary);
         for (position, token) in tokens.iter().enumerate() {
             let draw = Some(draw(3, position + 1));
-            let row = Row { journey: JourneyId(3), from: position, tokens: &[*token], draw };
+            let row = Row { journey: JourneyId(3), salt: 0, from: position, tokens: &[*token], draw };
             let seen = step(&mut engine, &[row]).remove(0).unwrap();
             if position % 7 == 0 || position + 1 == tokens.len() {
                 assert_eq!(seen, alone(&mut engine, 3, &tokens[..=position]), "{model} at {position}");
@@ -128,14 +183,14 @@ fn a_prompt_token_by_token_gives_the_bits_of_the_prompt_at_once() {
 
 #[test]
 fn decoding_beside_a_long_prefill_gives_the_bits_of_decoding_alone() {
-    let mut engine = open(&pair("large")).unwrap().engine;
+    let (_, mut engine) = engines(&pair("large"), KvType::F32);
     let vocabulary = engine.spec().vocabulary;
     let (long, short) = (sequence(1, 900, vocabulary), sequence(2, 33, vocabulary));
-    let head = Row { journey: JourneyId(2), from: 0, tokens: &short[..32], draw: None };
+    let head = Row { journey: JourneyId(2), salt: 0, from: 0, tokens: &short[..32], draw: None };
     assert_eq!(step(&mut engine, &[head]), [None]);
     let rows = [
-        Row { journey: JourneyId(1), from: 0, tokens: &long, draw: Some(draw(1, 900)) },
-        Row { journey: JourneyId(2), from: 32, tokens: &short[32..], draw: Some(draw(2, 33)) },
+        Row { journey: JourneyId(1), salt: 0, from: 0, tokens: &long, draw: Some(draw(1, 900)) },
+        Row { journey: JourneyId(2), salt: 0, from: 32, tokens: &short[32..], draw: Some(draw(2, 33)) },
     ];
     let seen = step(&mut engine, &rows);
     assert_eq!(seen[1].as_ref().unwrap(), &alone(&mut engine, 2, &short));
@@ -144,3 +199,6 @@ fn decoding_beside_a_long_prefill_gives_the_bits_of_decoding_alone() {
 
 /// Tokens of each journey of a schedule: several KV pages.
 const LENGTH: usize = 60;
+
+/// Journeys of a schedule.
+const JOURNEYS: usize = 8;

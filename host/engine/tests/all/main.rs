@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod damaged;
+mod gguf_tokens;
 mod golden;
 mod invariance;
 mod refusals;

@@ -12,10 +12,6 @@ fn config(change: impl FnOnce(&mut Value)) -> EngineError {
 #[test]
 fn keys_that_would_change_the_numbers_are_refused_by_name() {
     let cases = [
-        ("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0}), "llama3"),
-        ("rope_scaling", json!({"factor": 2.0}), "rope_type"),
-        ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4}), "yarn"),
-        ("attention_bias", json!(true), "bias"),
         ("mlp_bias", json!(true), "bias"),
         ("hidden_act", json!("gelu"), "silu"),
         ("quantization_config", json!({"bits": 4}), "null"),
@@ -37,16 +33,37 @@ fn keys_that_would_change_the_numbers_are_refused_by_name() {
         let named = matches!(&error, EngineError::Config { file, key: named, .. } if file == "config.json" && named == key);
         assert!(named && error.to_string().contains(say), "{key} = {value}: {error}");
     }
-    let error = config(|config| config["rope_parameters"]["rope_theta"] = json!(0));
-    assert!(
-        matches!(&error, EngineError::Config { key, .. } if key == "rope_parameters.rope_theta"),
-        "{error}"
-    );
+}
+
+#[test]
+fn rotary_positions_that_are_not_implemented_are_refused_by_name() {
+    let llama3 =
+        json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0});
+    let cases = [
+        ("rope_parameters", json!({"rope_type": "default", "rope_theta": 0}), "rope_theta", "positive"),
+        ("rope_scaling", json!({"rope_type": "dynamic", "factor": 8.0}), "rope_type", "dynamic"),
+        ("rope_scaling", json!({"type": "longrope", "factor": 8.0}), "rope_type", "longrope"),
+        ("rope_scaling", json!({"factor": 2.0}), "rope_type", "missing"),
+        ("rope_scaling", json!({"rope_type": "linear"}), "factor", "missing"),
+        ("rope_scaling", json!({"rope_type": "llama3", "factor": 8.0}), "low_freq_factor", "missing"),
+        ("rope_scaling", llama3, "high_freq_factor", "above"),
+        ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4}), "factor", "missing"),
+        ("rope_parameters", json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor", "whole"),
+        ("rope_parameters", json!({"full_attention": {"rope_theta": 1e4}}), "full_attention", "one rotary"),
+    ];
+    for (key, value, inner, say) in cases {
+        let error = config(|config| config[key] = value.clone());
+        let path = format!("{key}.{inner}");
+        let named = matches!(&error, EngineError::Config { key: named, .. } if *named == path);
+        assert!(named && error.to_string().contains(say), "{key} = {value}: {error}");
+    }
 }
 
 #[test]
 fn sizes_beyond_reason_are_refused_without_being_allocated() {
     let error = config(|config| config["num_hidden_layers"] = json!(1 << 28));
+    assert!(matches!(&error, EngineError::Config { key, .. } if key == "num_hidden_layers"), "{error}");
+    let error = config(|config| config["num_hidden_layers"] = json!(1 << 12));
     assert!(
         matches!(&error, EngineError::MissingTensor { tensor, .. } if tensor.contains("layers.2.")),
         "{error}"

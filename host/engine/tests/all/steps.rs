@@ -1,6 +1,8 @@
 //! What a step refuses, what it leaves behind, and what loading says about a model.
 
-use engine::{Engine, EngineError, KvUsage, ModelFiles, Progress, Row, WeightType, inspect, load};
+use engine::{
+    Engine, EngineError, KvUsage, LoadOptions, ModelFiles, Progress, Row, WeightType, inspect, load,
+};
 use journey::{Draw, JourneyId, Sampling};
 
 use crate::checkpoints::{Copied, open, pair, random};
@@ -10,7 +12,7 @@ const A: JourneyId = JourneyId(1);
 const B: JourneyId = JourneyId(2);
 
 fn row(journey: JourneyId, from: usize, tokens: &[u32]) -> Row<'_> {
-    Row { journey, from, tokens, draw: GREEDY }
+    Row { journey, salt: 0, from, tokens, draw: GREEDY }
 }
 
 #[test]
@@ -20,7 +22,7 @@ fn faults_of_the_caller_are_named_and_change_nothing() {
     let before = engine.kv();
     let good = row(B, 0, &[4]);
     let long = vec![0; 126];
-    let refused = |engine: &mut engine::CandleEngine, bad: Row<'_>| engine.step(&[good, bad]).unwrap_err();
+    let refused = |engine: &mut engine::CpuEngine, bad: Row<'_>| engine.step(&[good, bad]).unwrap_err();
 
     let error = refused(&mut engine, row(A, 3, &[]));
     assert!(matches!(error, EngineError::EmptyRow { journey: A }), "{error}");
@@ -40,14 +42,14 @@ fn faults_of_the_caller_are_named_and_change_nothing() {
 fn an_empty_batch_is_an_empty_answer() {
     let mut engine = open(&random("f32")).unwrap().engine;
     assert_eq!(engine.step(&[]).unwrap(), []);
-    assert_eq!(engine.kv(), KvUsage::default());
+    assert_eq!(engine.kv(), KvUsage { bytes_max: engine.kv().bytes_max, ..KvUsage::default() });
 }
 
 #[test]
 fn kv_counts_positions_and_journeys() {
     let mut engine = open(&random("f32")).unwrap().engine;
     engine.step(&[row(A, 0, &[1; 20]), Row { draw: None, ..row(B, 0, &[2]) }]).unwrap();
-    let KvUsage { tokens, sequences, bytes } = engine.kv();
+    let KvUsage { tokens, sequences, bytes, .. } = engine.kv();
     assert_eq!((tokens, sequences), (21, 2));
     // Two pages of 16 positions for A and one for B.
     assert_eq!(bytes as u64, 48 * engine.spec().kv_bytes_per_token);
@@ -65,13 +67,23 @@ fn logits_that_are_no_numbers_name_the_journey_and_feed_nothing() {
     let copy = Copied::of(&random("f32"));
     let mut weights = copy.read("model.safetensors");
     let end = weights.len();
-    // The file's last tensor is a norm of the model's last layers; a NaN in it reaches every logit.
-    weights[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    // The file's last tensor is the final norm: what is finite in it and far too large overflows in every logit.
+    weights[end - 64..].copy_from_slice(&[f32::MAX; 16].map(f32::to_le_bytes).concat());
     let mut engine = copy.write("model.safetensors", &weights).open().unwrap().engine;
     let error = engine.step(&[row(A, 0, &[1, 2])]).unwrap_err();
     assert!(matches!(error, EngineError::NotFinite { journey: A }), "{error}");
     assert_eq!(engine.kv().tokens, 0);
     assert_eq!(engine.step(&[Row { draw: None, ..row(A, 0, &[1, 2]) }]).unwrap(), [None]);
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_by_name() {
+    let copy = Copied::of(&random("f32"));
+    let mut weights = copy.read("model.safetensors");
+    let end = weights.len();
+    weights[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let Err(error) = copy.write("model.safetensors", &weights).open() else { panic!("a NaN was loaded") };
+    assert!(error.to_string().contains("model.norm.weight"), "{error}");
 }
 
 #[test]
@@ -111,7 +123,7 @@ fn an_embedded_model_is_the_same_as_its_directory() {
     let files = ModelFiles::Embedded { name: "embedded", files: FILES };
     assert_eq!(inspect(&files).unwrap().name, "embedded");
     let mut progress = Vec::new();
-    let mut embedded = load("e", &files, &mut |step| progress.push(step)).unwrap();
+    let mut embedded = load("e", &files, LoadOptions::default(), &mut |step| progress.push(step)).unwrap();
     let mut directory = open(&random("f32")).unwrap();
     let rows = [row(A, 0, &[1, 2, 3])];
     assert_eq!(embedded.engine.step(&rows).unwrap(), directory.engine.step(&rows).unwrap());

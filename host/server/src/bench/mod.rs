@@ -1,6 +1,8 @@
-//! Benchmarks of the whole system, through the same [`crate::runtime::Runtime`] that serves.
+//! Benchmarks: of the whole system, through the same [`crate::runtime::Runtime`] that serves, and of one model's
+//! engine.
 //!
 //! Nothing here prints: a benchmark gives a report, and a report gives a table, JSON or a picture.
 
+pub mod decode;
 pub mod plot;
 pub mod quality;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use engine::EngineError;
 use policy::PolicyError;
 
+use crate::bench::decode::DecodeError;
 use crate::bench::quality::BenchError;
 use crate::config::ConfigError;
 use crate::runtime::{StartError, SubmitError};
@@ -123,6 +124,9 @@ pub enum CliError {
     /// The benchmark cannot run, or broke off.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The benchmark of a model cannot run, or broke off.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
     /// A result cannot be saved.
     #[error("cannot write {}", .file.display())]
     Save {
@@ -159,6 +163,7 @@ impl CliError {
             | Self::NoSuchRoute { .. }
             | Self::Settings { .. }
             | Self::NoSuchEmbedded { .. }
+            | Self::Decode(DecodeError::Context { .. })
             | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,
             _ => 1,
         }

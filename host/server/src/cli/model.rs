@@ -35,7 +35,8 @@ pub(super) fn inspect(args: &Inspect, terminal: &Terminal) -> Result<(), CliErro
     Ok(terminal.line(format_args!("{}", describe(&spec, &tokenizer)))?)
 }
 
-fn files(model: &str) -> Result<ModelFiles, CliError> {
+/// Where the files of a model named on the command line are.
+pub(super) fn files(model: &str) -> Result<ModelFiles, CliError> {
     let Some(name) = model.strip_prefix("embedded:") else {
         return Ok(ModelFiles::Directory(PathBuf::from(model)));
     };

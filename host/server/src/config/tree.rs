@@ -89,6 +89,21 @@ pub struct Model {
     pub source: ModelSource,
     /// Bounds of one step: `rows_max` journeys (default 32), `tokens_max` tokens (default 256).
     pub limits: scheduler::Limits,
+    /// `threads`: how many compute a step. Default: the processor's, shared equally by the models.
+    pub threads: Option<NonZeroUsize>,
+    /// `kv`: how keys and values are kept, `auto`, `f16` or `f32`. Default `auto`: f16 for quantised weights, f32 for
+    /// others.
+    pub kv: engine::KvType,
+    /// `kv_mib`: memory for keys and values, in MiB. Default 1024.
+    pub kv_mib: NonZeroU32,
+}
+
+impl Config {
+    /// Threads of a model of this configuration on a processor with `cores`.
+    #[must_use]
+    pub fn threads(&self, model: &Model, cores: usize) -> usize {
+        model.threads.map_or_else(|| (cores / self.models.len().max(1)).max(1), NonZeroUsize::get)
+    }
 }
 
 /// Where a model's files are.
@@ -185,6 +200,31 @@ struct ModelTable {
     rows_max: NonZeroUsize,
     #[serde(default = "tokens_max")]
     tokens_max: NonZeroUsize,
+    threads: Option<NonZeroUsize>,
+    #[serde(default)]
+    kv: Kv,
+    #[serde(default = "kv_mib")]
+    kv_mib: NonZeroU32,
+}
+
+/// As the file says it.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kv {
+    #[default]
+    Auto,
+    F16,
+    F32,
+}
+
+impl From<Kv> for engine::KvType {
+    fn from(kv: Kv) -> Self {
+        match kv {
+            Kv::Auto => Self::Auto,
+            Kv::F16 => Self::F16,
+            Kv::F32 => Self::F32,
+        }
+    }
 }
 
 impl ModelTable {
@@ -195,7 +235,12 @@ impl ModelTable {
             None => ModelSource::Folder(folder.join(self.files)),
         };
         let limits = scheduler::Limits { rows_max: self.rows_max, tokens_max: self.tokens_max };
-        Ok(Model { source, limits })
+        if self.threads.is_some_and(|threads| threads.get() > THREADS_MAX) {
+            let key = format!("models.{name}.threads");
+            return Err(ConfigError::value(key, format!("is too many; at most {THREADS_MAX}")));
+        }
+        let Self { threads, kv_mib, .. } = self;
+        Ok(Model { source, limits, threads, kv: self.kv.into(), kv_mib })
     }
 }
 
@@ -263,6 +308,13 @@ fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     }
     Ok(())
 }
+
+fn kv_mib() -> NonZeroU32 {
+    NonZeroU32::new(1024).expect("1024 is not 0")
+}
+
+/// Nobody computes with more; a mistyped number must not start them.
+const THREADS_MAX: usize = 1024;
 
 fn rows_max() -> NonZeroUsize {
     count(32)

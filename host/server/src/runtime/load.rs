@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{EngineError, Loaded, Mismatch, ModelFiles, compare_tokenizers};
+use engine::{EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers};
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
@@ -131,8 +131,15 @@ pub(super) fn load_catalog(
 ) -> Result<(Catalog, Vec<Powered>), StartError> {
     let mut models = Vec::new();
     let mut engines = Vec::new();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     for (name, model) in &config.models {
-        let Loaded { engine, tokenizer } = load_model(name, model, progress)?;
+        let options = LoadOptions {
+            threads: config.threads(model, cores),
+            kv: model.kv,
+            kv_bytes: u64::from(model.kv_mib.get()) << 20,
+            ..LoadOptions::default()
+        };
+        let Loaded { engine, tokenizer } = load_model(name, model, options, progress)?;
         models.push(Model { name: name.clone(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
         engines.push(Powered { name: name.clone(), engine: Box::new(engine), limits: model.limits });
     }
@@ -156,6 +163,7 @@ pub(super) fn load_catalog(
 fn load_model(
     name: &str,
     model: &config::Model,
+    options: LoadOptions,
     progress: &mut dyn LoadProgress,
 ) -> Result<Loaded, StartError> {
     let files = match &model.source {
@@ -169,7 +177,7 @@ fn load_model(
             ModelFiles::Embedded { name: found.name, files: found.files }
         }
     };
-    engine::load(name, &files, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
+    engine::load(name, &files, options, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
         .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })
 }
 

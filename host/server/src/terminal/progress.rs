@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_templates_are_valid() {
-        for template in [LOADING, crate::bench::quality::PROGRESS] {
+        for template in [LOADING, crate::bench::quality::PROGRESS, crate::bench::decode::PROGRESS] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

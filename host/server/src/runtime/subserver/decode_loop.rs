@@ -200,7 +200,7 @@ fn row(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> Row<'_>
     let journey = &residents.get(&share.journey).expect("the scheduler knows residents only").journey;
     let (from, pending) = journey.pending();
     let draw = (share.tokens == pending.len()).then(|| journey.draw());
-    Row { journey: share.journey, from, tokens: &pending[..share.tokens], draw }
+    Row { journey: share.journey, salt: 0, from, tokens: &pending[..share.tokens], draw }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -1,0 +1,376 @@
+//! The decoder: one forward pass over the tokens of a ragged batch.
+//!
+//! All architectures run here; what differs is data (`Layer`, `Shape`). A pass is a sequence of phases, each shared by
+//! the team's threads: products are cut by output columns, everything else by rows. The decoder holds weights and
+//! working memory only: KV comes in with the batch.
+
+use std::time::Instant;
+
+use super::attention::{Queries, Scoring, attend};
+use super::group::{Ending, Group, Machine};
+use super::kv::{Element, Pages, Slot};
+use super::memory::Region;
+use super::product::Inputs;
+use super::rotation::{Frequencies, Rotate, Rotations};
+use super::rows::CodedRows;
+use super::rowwise::{Hands, Norm, Rows, code, join_and_norm};
+use super::simd::{Isa, LANES, Work, dispatch};
+use super::team::Chunks;
+use crate::Profile;
+use crate::config::{Activation, Span};
+use crate::paging::{BlockId, PAGE};
+
+/// A model's weights and what it does with them.
+pub(super) struct Decoder {
+    pub(super) shape: Shape,
+    pub(super) region: Region,
+    /// Token to residual stream.
+    pub(super) embedding: Group,
+    pub(super) layers: Vec<Layer>,
+    pub(super) norm: Norm,
+    /// `None`: the embedding is the head too.
+    pub(super) head: Option<Group>,
+    pub(super) frequencies: Frequencies,
+}
+
+/// Sizes and constants that all layers share.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) hidden: usize,
+    pub(super) intermediate: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) vocabulary: usize,
+    pub(super) activation: Activation,
+    pub(super) embedding_scale: f32,
+    pub(super) attention_scale: f32,
+    pub(super) attention_softcap: Option<f32>,
+    pub(super) logit_softcap: Option<f32>,
+}
+
+/// One layer. Post norms are those of what joins the residual stream.
+pub(super) struct Layer {
+    pub(super) span: Span,
+    pub(super) attention_norm: Norm,
+    /// Queries, keys and values.
+    pub(super) qkv: Group,
+    pub(super) query_norm: Option<Norm>,
+    pub(super) key_norm: Option<Norm>,
+    pub(super) output: Group,
+    pub(super) attention_post_norm: Option<Norm>,
+    pub(super) feed_forward_norm: Norm,
+    /// The gate and its other half.
+    pub(super) gate_up: Group,
+    pub(super) down: Group,
+    pub(super) feed_forward_post_norm: Option<Norm>,
+}
+
+/// One token of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fed {
+    /// Its id.
+    pub(super) token: u32,
+    /// Its position.
+    pub(super) position: usize,
+    /// Index of its sequence among the step's.
+    pub(super) sequence: usize,
+    /// Whether its logits are wanted.
+    pub(super) wanted: bool,
+}
+
+/// Working memory of a pass, kept from step to step.
+pub(super) struct Working {
+    x: Rows,
+    normed: Rows,
+    branch: Rows,
+    qkv: Rows,
+    attended: Rows,
+    gated: Rows,
+    codes: CodedRows,
+    rotations: Rotations,
+    /// Normed rows whose logits are wanted.
+    last: Rows,
+    last_codes: CodedRows,
+    /// Logits of these rows.
+    pub(super) logits: Rows,
+    /// Where the time of all passes went; `total` is the engine's to count.
+    pub(super) spent: Profile,
+}
+
+impl Working {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let &Shape { hidden, intermediate, heads, kv_heads, head_dim, vocabulary, .. } = shape;
+        Self {
+            x: Rows::new(hidden),
+            normed: Rows::new(hidden),
+            branch: Rows::new(hidden),
+            qkv: Rows::new((heads + 2 * kv_heads) * head_dim),
+            attended: Rows { width: heads * head_dim, ..Rows::new(heads * head_dim.next_multiple_of(LANES)) },
+            gated: Rows::new(intermediate),
+            codes: CodedRows::default(),
+            rotations: Rotations::default(),
+            last: Rows::new(hidden),
+            last_codes: CodedRows::default(),
+            logits: Rows::new(vocabulary),
+            spent: Profile::default(),
+        }
+    }
+}
+
+/// The sequences of a step: where position p of sequence s is kept.
+pub(super) struct Tables<'a>(pub(super) Vec<&'a [BlockId]>);
+
+impl Tables<'_> {
+    fn slot(&self, fed: &Fed) -> Slot {
+        Slot { page: self.0[fed.sequence][fed.position / PAGE].index(), place: fed.position % PAGE }
+    }
+}
+
+/// What one step runs on.
+pub(super) struct Step<'a, E> {
+    /// Threads and instructions.
+    pub(super) hands: Hands<'a>,
+    /// The tokens.
+    pub(super) fed: &'a [Fed],
+    /// Where their sequences are.
+    pub(super) tables: &'a Tables<'a>,
+    /// The memory that they are in.
+    pub(super) pages: &'a mut Pages<E>,
+}
+
+impl Decoder {
+    /// Feeds tokens, writing their KV. The logits of the wanted ones come to be in `working.logits`, in order.
+    pub(super) fn forward<E: Element>(&self, step: Step<'_, E>, working: &mut Working) {
+        let Step { hands, fed, tables, pages } = step;
+        working.last.resize(fed.iter().filter(|fed| fed.wanted).count());
+        let mut done = 0;
+        for fed in fed.chunks(PASS_TOKENS) {
+            self.pass(Step { hands, fed, tables, pages }, working);
+            for (row, _) in fed.iter().enumerate().filter(|(_, fed)| fed.wanted) {
+                let stride = working.last.stride;
+                working.last.all[done * stride..][..stride].copy_from_slice(working.normed.row(row));
+                done += 1;
+            }
+        }
+        if done > 0 {
+            self.logits(hands, working);
+        }
+    }
+
+    /// The layers, for at most [`PASS_TOKENS`] tokens; their final norms come to be in `working.normed`.
+    fn pass<E: Element>(&self, mut step: Step<'_, E>, working: &mut Working) {
+        let (hands, fed) = (step.hands, step.fed);
+        self.frequencies.at(&fed.iter().map(|fed| fed.position), &mut working.rotations);
+        self.embed(fed, &mut working.x);
+        for rows in [&mut working.qkv, &mut working.attended, &mut working.gated] {
+            rows.resize(fed.len());
+        }
+        let mut post: Option<&Norm> = None;
+        for (index, layer) in self.layers.iter().enumerate() {
+            join(hands, post, (&layer.attention_norm, &layer.qkv), working);
+            self.attention((index, layer), &mut step, working);
+            post = layer.attention_post_norm.as_ref();
+            self.join_output(hands, (&layer.output, Source::Attended), post, working);
+            join(hands, post, (&layer.feed_forward_norm, &layer.gate_up), working);
+            let x = inputs(&working.normed, &working.codes);
+            let begun = now();
+            layer.gate_up.gated(self.machine(hands), x, self.shape.activation, &mut working.gated);
+            working.spent.products += begun.elapsed();
+            post = layer.feed_forward_post_norm.as_ref();
+            self.join_output(hands, (&layer.down, Source::Gated), post, working);
+        }
+        let branch = post.map(|norm| (&working.branch, norm));
+        join_and_norm(hands, (&mut working.x, branch), &self.norm, &mut working.normed, None);
+    }
+
+    /// What attention or the feed-forward block gives, straight into the residual stream or, where a norm comes
+    /// first, beside it.
+    fn join_output(
+        &self,
+        hands: Hands<'_>,
+        (group, source): (&Group, Source),
+        post: Option<&Norm>,
+        working: &mut Working,
+    ) {
+        let rows = match source {
+            Source::Attended => &working.attended,
+            Source::Gated => &working.gated,
+        };
+        if group.takes_codes() {
+            code(hands, rows, &mut working.codes);
+        }
+        let x = inputs(rows, &working.codes);
+        let begun = now();
+        if post.is_some() {
+            working.branch.resize(rows.count());
+            group.forward(self.machine(hands), x, Ending::Store, &mut working.branch);
+        } else {
+            group.forward(self.machine(hands), x, Ending::Add, &mut working.x);
+        }
+        working.spent.products += begun.elapsed();
+    }
+
+    fn attention<E: Element>(
+        &self,
+        (index, layer): (usize, &Layer),
+        step: &mut Step<'_, E>,
+        working: &mut Working,
+    ) {
+        let (hands, fed, tables) = (step.hands, step.fed, step.tables);
+        let Shape { heads, kv_heads, head_dim: dim, .. } = self.shape;
+        let x = inputs(&working.normed, &working.codes);
+        let begun = now();
+        layer.qkv.forward(self.machine(hands), x, Ending::Store, &mut working.qkv);
+        working.spent.products += begun.elapsed();
+        self.rotate(hands, layer, working);
+        let (query, key) = (heads * dim, kv_heads * dim);
+        // Few bytes: sharing them would cost more than writing them.
+        let (pages, qkv) = (&mut *step.pages, &working.qkv);
+        dispatch(hands.level, Remember { pages, layer: index, fed, tables, qkv, query, key });
+        let pages = &*step.pages;
+        let group = heads / kv_heads;
+        let scoring = Scoring {
+            scale: self.shape.attention_scale,
+            soft_cap: self.shape.attention_softcap,
+            window: layer.span.window,
+        };
+        let begun = now();
+        let parts = Chunks::new(&mut working.attended.all, group * dim.next_multiple_of(LANES));
+        hands.team.each(1, parts, |part, out| {
+            let (row, head) = (part / kv_heads, part % kv_heads);
+            let Fed { position, sequence, .. } = fed[row];
+            let heads = &qkv.row(row)[head * group * dim..][..group * dim];
+            let queries = Queries { heads, dim, position, scoring };
+            let (table, at) = (tables.0[sequence], (index, head));
+            dispatch(hands.level, Attend { queries, pages, table, at, out });
+        });
+        working.spent.attention += begun.elapsed();
+        compact(&mut working.attended, (heads, dim));
+    }
+
+    /// Norms and rotates the queries and keys of all tokens.
+    fn rotate(&self, hands: Hands<'_>, layer: &Layer, working: &mut Working) {
+        let Shape { heads, kv_heads, head_dim, .. } = self.shape;
+        let rotations = &working.rotations;
+        hands.team.each(4, working.qkv.split(), |row, qkv| {
+            let (queries, rest) = qkv.split_at_mut(heads * head_dim);
+            let keys = &mut rest[..kv_heads * head_dim];
+            let rotation = rotations.of(layer.span.rope, row);
+            dispatch(hands.level, Rotate { heads: queries, norm: layer.query_norm.as_ref(), rotation });
+            dispatch(hands.level, Rotate { heads: keys, norm: layer.key_norm.as_ref(), rotation });
+        });
+    }
+
+    fn embed(&self, fed: &[Fed], x: &mut Rows) {
+        x.resize(fed.len());
+        let (width, stride) = (x.width, x.stride);
+        for (fed, x) in fed.iter().zip(x.all.chunks_exact_mut(stride)) {
+            self.embedding.first().row(&self.region, fed.token as usize, &mut x[..width]);
+            if self.shape.embedding_scale != 1.0 {
+                x.iter_mut().for_each(|x| *x *= self.shape.embedding_scale);
+            }
+        }
+    }
+
+    fn logits(&self, hands: Hands<'_>, working: &mut Working) {
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        working.logits.resize(working.last.count());
+        if head.takes_codes() {
+            code(hands, &working.last, &mut working.last_codes);
+        }
+        let x = inputs(&working.last, &working.last_codes);
+        let begun = now();
+        head.forward(self.machine(hands), x, Ending::Store, &mut working.logits);
+        working.spent.products += begun.elapsed();
+    }
+
+    fn machine<'a>(&'a self, hands: Hands<'a>) -> Machine<'a> {
+        Machine { team: hands.team, level: hands.level, region: &self.region }
+    }
+}
+
+/// The last branch joins the residual stream, which is normed for the products of `next`.
+fn join(hands: Hands<'_>, post: Option<&Norm>, (norm, next): (&Norm, &Group), working: &mut Working) {
+    let branch = post.map(|norm| (&working.branch, norm));
+    let codes = next.takes_codes().then_some(&mut working.codes);
+    join_and_norm(hands, (&mut working.x, branch), norm, &mut working.normed, codes);
+}
+
+/// Some thirty nanoseconds, a few hundred times per step: what the profile costs.
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Which rows a product that ends a block reads.
+#[derive(Clone, Copy)]
+enum Source {
+    Attended,
+    Gated,
+}
+
+fn inputs<'a>(rows: &'a Rows, codes: &'a CodedRows) -> Inputs<'a> {
+    Inputs { rows: rows.count(), floats: &rows.all, stride: rows.stride, codes }
+}
+
+/// Takes the padding between heads out, where heads are no whole vectors.
+fn compact(rows: &mut Rows, (heads, dim): (usize, usize)) {
+    let wide = dim.next_multiple_of(LANES);
+    if wide == dim {
+        return;
+    }
+    let stride = rows.stride;
+    for row in rows.all.chunks_exact_mut(stride) {
+        for head in 1..heads {
+            row.copy_within(head * wide..head * wide + dim, head * dim);
+        }
+    }
+}
+
+/// Writes the keys and values of all tokens in one layer.
+struct Remember<'a, 'b, E> {
+    pages: &'a mut Pages<E>,
+    layer: usize,
+    fed: &'a [Fed],
+    tables: &'a Tables<'b>,
+    qkv: &'a Rows,
+    query: usize,
+    key: usize,
+}
+
+impl<E: Element> Work for Remember<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) {
+        for (row, fed) in self.fed.iter().enumerate() {
+            let (keys, values) = self.qkv.row(row)[self.query..][..2 * self.key].split_at(self.key);
+            self.pages.write(isa, self.tables.slot(fed), self.layer, (keys, values));
+        }
+    }
+}
+
+/// Attention of one token's heads that share a key head.
+struct Attend<'a, E> {
+    queries: Queries<'a>,
+    pages: &'a Pages<E>,
+    table: &'a [BlockId],
+    /// Layer and key head.
+    at: (usize, usize),
+    out: &'a mut [f32],
+}
+
+impl<E: Element> Work for Attend<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) {
+        let Self { queries, pages, table, at: (layer, head), out } = self;
+        let page = |index: usize| pages.view(table[index].index(), layer, head);
+        attend(isa, queries, page, out);
+    }
+}
+
+/// Most tokens that go through the layers together: enough to read weights rarely, few enough that working memory
+/// stays in the caches.
+const PASS_TOKENS: usize = 256;

@@ -1,0 +1,184 @@
+//! What a row of logits says: the numbers that policies route by, and the best tokens.
+//!
+//! A vocabulary is long, so this is work for vectors: e^x in f32, sums by lane over a stretch of ids and then in
+//! double precision over the stretches, always in the order of ids.
+
+use super::math::{exp, soft_cap};
+use super::simd::{Isa, LANES, Level, Work, dispatch};
+use crate::sampler::Ranked;
+
+/// Sums over a row of logits, relative to the largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sums {
+    /// The largest logit.
+    pub(crate) best: f32,
+    /// Sum of e^(logit - best).
+    pub(crate) total: f64,
+    /// Sum of e^(logit - best) * (logit - best).
+    pub(crate) weighted: f64,
+}
+
+/// Caps logits where the model does, then sums them and finds the `count` best, best first; of equal ones the lower id
+/// first. `None` if a logit is not a finite number, or there are none.
+pub(crate) struct Survey<'a> {
+    /// The logits.
+    pub(crate) logits: &'a mut [f32],
+    /// The model's cap.
+    pub(crate) cap: Option<f32>,
+    /// How many of the best are wanted.
+    pub(crate) count: usize,
+}
+
+impl Work for Survey<'_> {
+    type Output = Option<(Sums, Vec<Ranked>)>;
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) -> Self::Output {
+        let Self { logits, cap, count } = self;
+        if let Some(cap) = cap {
+            capped(isa, logits, cap);
+        }
+        if logits.is_empty() || !finite(isa, logits) {
+            return None;
+        }
+        let best = best(isa, logits, count.max(1));
+        Some((sums(isa, logits, best[0].logit), best))
+    }
+}
+
+#[inline(always)]
+fn capped<I: Isa>(isa: I, logits: &mut [f32], cap: f32) {
+    for logits in logits.chunks_mut(LANES) {
+        let mut lanes = [0.0; LANES];
+        lanes[..logits.len()].copy_from_slice(logits);
+        isa.store(soft_cap(isa, isa.load(&lanes), cap), &mut lanes);
+        logits.copy_from_slice(&lanes[..logits.len()]);
+    }
+}
+
+/// A finite number times zero is zero; everything else is not.
+#[inline(always)]
+fn finite<I: Isa>(isa: I, logits: &[f32]) -> bool {
+    let (whole, rest) = logits.as_chunks::<LANES>();
+    let mut sum = isa.splat(0.0);
+    for lanes in whole {
+        sum = isa.fma(isa.load(lanes), isa.splat(0.0), sum);
+    }
+    isa.sum(sum) == 0.0 && rest.iter().all(|logit| logit.is_finite())
+}
+
+#[inline(always)]
+fn sums<I: Isa>(isa: I, logits: &[f32], best: f32) -> Sums {
+    let (mut total, mut weighted) = (0.0, 0.0);
+    for stretch in logits.chunks(STRETCH) {
+        let (mut weights, mut products) = (isa.splat(0.0), isa.splat(0.0));
+        for logits in stretch.chunks(LANES) {
+            let distance = isa.sub(loaded(isa, logits), isa.splat(best));
+            // Where e^x is cut off its weight is nothing, but a distance of any size times it must be nothing too.
+            let distance = isa.max(distance, isa.splat(-100.0));
+            let weight = exp(isa, distance);
+            weights = isa.add(weights, weight);
+            products = isa.fma(weight, distance, products);
+        }
+        total += f64::from(isa.sum(weights));
+        weighted += f64::from(isa.sum(products));
+    }
+    Sums { best, total, weighted }
+}
+
+/// The sum of e^((logit - best) / temperature).
+pub(crate) struct Total<'a> {
+    /// The logits, all finite.
+    pub(crate) logits: &'a [f32],
+    /// The largest.
+    pub(crate) best: f32,
+    /// Above 0.
+    pub(crate) temperature: f32,
+}
+
+impl Work for Total<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) -> f64 {
+        let (best, temperature) = (isa.splat(self.best), isa.splat(self.temperature));
+        let mut total = 0.0;
+        for stretch in self.logits.chunks(STRETCH) {
+            let mut weights = isa.splat(0.0);
+            for logits in stretch.chunks(LANES) {
+                let lanes = loaded(isa, logits);
+                let distance = isa.max(isa.div(isa.sub(lanes, best), temperature), isa.splat(-100.0));
+                weights = isa.add(weights, exp(isa, distance));
+            }
+            total += f64::from(isa.sum(weights));
+        }
+        total
+    }
+}
+
+/// Tokens with a logit of at least `from` and below `to`, in the order of ids.
+pub(crate) fn between(level: Level, logits: &[f32], from: f32, to: f32) -> Vec<Ranked> {
+    dispatch(level, Between { logits, from, to })
+}
+
+struct Between<'a> {
+    logits: &'a [f32],
+    from: f32,
+    to: f32,
+}
+
+impl Work for Between<'_> {
+    type Output = Vec<Ranked>;
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) -> Vec<Ranked> {
+        let mut found = Vec::new();
+        // Strictly above the number before `from` is at least `from`.
+        let below = self.from.next_down();
+        for (at, logits) in (0u32..).step_by(LANES).zip(self.logits.chunks(LANES)) {
+            if isa.any_above(loaded(isa, logits), below) {
+                let tokens = (at..).zip(logits).map(|(token, &logit)| Ranked { logit, token });
+                found.extend(tokens.filter(|ranked| ranked.logit >= self.from && ranked.logit < self.to));
+            }
+        }
+        found
+    }
+}
+
+/// The next sixteen logits, with minus infinity where there are fewer.
+#[inline(always)]
+fn loaded<I: Isa>(isa: I, logits: &[f32]) -> I::Floats {
+    if let Some(whole) = logits.first_chunk::<LANES>() {
+        return isa.load(whole);
+    }
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    lanes[..logits.len()].copy_from_slice(logits);
+    isa.load(&lanes)
+}
+
+#[inline(always)]
+fn best<I: Isa>(isa: I, logits: &[f32], count: usize) -> Vec<Ranked> {
+    let count = count.min(logits.len());
+    // Sorted, best first; a new one is put in its place. Most vectors are turned away by one comparison.
+    let mut best: Vec<Ranked> = Vec::with_capacity(count + 1);
+    for (at, logits) in (0u32..).step_by(LANES).zip(logits.chunks(LANES)) {
+        if best.len() == count
+            && let Some(whole) = logits.first_chunk::<LANES>()
+            && !isa.any_above(isa.load(whole), best[count - 1].logit)
+        {
+            continue;
+        }
+        for (token, &logit) in (at..).zip(logits) {
+            let ranked = Ranked { logit, token };
+            if best.len() < count || ranked > best[count - 1] {
+                let place = best.partition_point(|held| *held > ranked);
+                best.insert(place, ranked);
+                best.truncate(count);
+            }
+        }
+    }
+    best
+}
+
+/// Ids that are summed in single precision before double takes over.
+const STRETCH: usize = 1024;

@@ -1,0 +1,230 @@
+//! Products `y = x W^T` of packed matrices, a few tiles for all rows at a time.
+//!
+//! Every output is one sum over the inputs, in their order. For floats each input adds one fused product. For codes
+//! each group of inputs gives an exact integer, which is then scaled and added, fused; its minimum times the sum of
+//! the inputs comes after it. How many rows or tiles share the work does not enter.
+
+use bytemuck::cast_slice;
+
+use super::format::{
+    Brain, Bytes, BytesFull, BytesHalves, FloatFormat, GridFormat, Half, Nibbles, NibblesFull, NibblesHalves,
+    NibblesMin, Scale, Single,
+};
+use super::matrix::{Kept, Matrix};
+use super::memory::Region;
+use super::rows::{BLOCK, CodedRows};
+use super::simd::{Isa, LANES};
+use crate::encoding::{Grid, WeightType};
+
+/// The rows of a product, in the forms that its matrices need.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    /// How many rows.
+    pub(super) rows: usize,
+    /// Rows of floats, `stride` apart.
+    pub(super) floats: &'a [f32],
+    /// From one row of floats to the next.
+    pub(super) stride: usize,
+    /// The same rows as codes; empty if no matrix takes them.
+    pub(super) codes: &'a CodedRows,
+}
+
+/// Outputs of a few tiles: for each row the tiles' lanes side by side.
+pub(super) struct Outputs<'a> {
+    /// (rows, tiles).
+    pub(super) lanes: &'a mut [[f32; LANES]],
+    /// Tiles in a row.
+    pub(super) tiles: usize,
+}
+
+/// The outputs of tiles from tile `first` on, an even number, for all rows.
+#[inline(always)]
+pub(super) fn product<I: Isa>(
+    isa: I,
+    (region, matrix): (&Region, &Matrix),
+    first: usize,
+    x: Inputs<'_>,
+    out: &mut Outputs<'_>,
+) {
+    let part = (region, matrix, first);
+    match matrix.kept {
+        Kept::Floats(WeightType::F16) => floats::<I, Half>(isa, part, x, out),
+        Kept::Floats(WeightType::Bf16) => floats::<I, Brain>(isa, part, x, out),
+        Kept::Floats(_) => floats::<I, Single>(isa, part, x, out),
+        Kept::Grid(Grid { bits, group, has_min, .. }, scale) => match (bits, group, has_min, scale) {
+            (4, BLOCK, false, Scale::Half) => grid::<I, Nibbles>(isa, part, x, out),
+            (4, BLOCK, true, Scale::Half) => grid::<I, NibblesMin>(isa, part, x, out),
+            (4, BLOCK, true, Scale::Full) => grid::<I, NibblesFull>(isa, part, x, out),
+            (_, BLOCK, false, Scale::Half) => grid::<I, Bytes>(isa, part, x, out),
+            (_, BLOCK, true, Scale::Full) => grid::<I, BytesFull>(isa, part, x, out),
+            (4, _, true, Scale::Full) => grid::<I, NibblesHalves>(isa, part, x, out),
+            (_, _, false, Scale::Full) => grid::<I, BytesHalves>(isa, part, x, out),
+            (bits, group, has_min, scale) => {
+                unreachable!("no kind has {bits} bits, groups of {group}, min {has_min}, scale {scale:?}")
+            }
+        },
+    }
+}
+
+type Part<'a> = (&'a Region, &'a Matrix, usize);
+
+/// Goes through the tiles and rows in register blocks of two tiles and up to four rows.
+macro_rules! in_blocks {
+    ($block:ident::<$I:ident, $F:ident>, $isa:ident, $first:ident, $w:expr, $x:ident, $out:ident) => {
+        for tile in (0..$out.tiles).step_by(TILES) {
+            let mut row = 0;
+            while row < $x.rows {
+                let at = ($first + tile, tile);
+                row += match $x.rows - row {
+                    4.. => $block::<$I, $F, 4>($isa, $w, at, ($x, row), $out),
+                    2.. => $block::<$I, $F, 2>($isa, $w, at, ($x, row), $out),
+                    _ => $block::<$I, $F, 1>($isa, $w, at, ($x, row), $out),
+                };
+            }
+        }
+    };
+}
+
+#[inline(always)]
+fn floats<I: Isa, F: FloatFormat>(
+    isa: I,
+    (region, matrix, first): Part<'_>,
+    x: Inputs<'_>,
+    out: &mut Outputs<'_>,
+) {
+    let w: (&[F::Raw], usize) = (cast_slice(region.part(&matrix.weights)), matrix.inputs);
+    in_blocks!(float_block::<I, F>, isa, first, w, x, out);
+}
+
+/// R rows by [`TILES`] tiles in registers; returns R.
+#[inline(always)]
+fn float_block<I: Isa, F: FloatFormat, const R: usize>(
+    isa: I,
+    (weights, inputs): (&[F::Raw], usize),
+    (tile, column): (usize, usize),
+    (x, row): (Inputs<'_>, usize),
+    out: &mut Outputs<'_>,
+) -> usize {
+    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.floats[(row + r) * x.stride..][..inputs]);
+    let tiles: [&[F::Raw]; TILES] = std::array::from_fn(|t| &weights[(tile + t) * inputs..][..inputs]);
+    let mut sums = [[isa.splat(0.0); TILES]; R];
+    for k in 0..inputs {
+        let w: [I::Floats; TILES] = std::array::from_fn(|t| F::load(isa, &tiles[t][k]));
+        for r in 0..R {
+            let x = isa.splat(rows[r][k]);
+            for t in 0..TILES {
+                sums[r][t] = isa.fma(w[t], x, sums[r][t]);
+            }
+        }
+    }
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (t, sum) in sums.into_iter().enumerate() {
+            isa.store(sum, &mut out.lanes[(row + r) * out.tiles + column + t]);
+        }
+    }
+    R
+}
+
+#[inline(always)]
+fn grid<I: Isa, F: GridFormat>(
+    isa: I,
+    (region, matrix, first): Part<'_>,
+    x: Inputs<'_>,
+    out: &mut Outputs<'_>,
+) {
+    let Kept::Grid(Grid { zero, .. }, _) = matrix.kept else { return };
+    let w = Packed::<F> {
+        codes: cast_slice(region.part(&matrix.weights)),
+        scales: cast_slice(region.part(&matrix.scales)),
+        blocks: matrix.inputs / BLOCK,
+        zero: i32::from(zero),
+    };
+    in_blocks!(grid_block::<I, F>, isa, first, &w, x, out);
+}
+
+/// A quantised matrix as its kernel sees it.
+struct Packed<'a, F: GridFormat> {
+    codes: &'a [F::Block],
+    scales: &'a [F::Scales],
+    /// Blocks in a row.
+    blocks: usize,
+    zero: i32,
+}
+
+/// R rows by [`TILES`] tiles in registers; returns R.
+#[inline(always)]
+fn grid_block<I: Isa, F: GridFormat, const R: usize>(
+    isa: I,
+    w: &Packed<'_, F>,
+    (tile, column): (usize, usize),
+    (x, row): (Inputs<'_>, usize),
+    out: &mut Outputs<'_>,
+) -> usize {
+    let blocks = w.blocks;
+    let zero = w.zero - if F::NIBBLES { 0 } else { I::BYTES_ZERO };
+    let words: [&[[i32; BLOCK / 4]]; R] =
+        std::array::from_fn(|r| &x.codes.words(row + r).as_chunks::<{ BLOCK / 4 }>().0[..blocks]);
+    let about: [_; R] = std::array::from_fn(|r| &x.codes.blocks(row + r)[..blocks]);
+    let codes: [&[F::Block]; TILES] = std::array::from_fn(|t| &w.codes[(tile + t) * blocks..][..blocks]);
+    let scales: [&[F::Scales]; TILES] = std::array::from_fn(|t| &w.scales[(tile + t) * blocks..][..blocks]);
+    let mut sums = [[isa.splat(0.0); TILES]; R];
+    for b in 0..blocks {
+        for group in 0..F::GROUPS {
+            let start = |r: usize| {
+                let [first, second] = about[r][b].sums;
+                let sum = if F::GROUPS == 2 { about[r][b].sums[group] } else { first + second };
+                isa.splat_int(-zero * sum)
+            };
+            let mut whole: [[I::Ints; TILES]; R] =
+                std::array::from_fn(|r| [if zero == 0 { isa.splat_int(0) } else { start(r) }; TILES]);
+            let steps = if F::NIBBLES { 4 } else { 8 } / F::GROUPS;
+            for step in group * steps..(group + 1) * steps {
+                for t in 0..TILES {
+                    let bytes = F::bytes(&codes[t][b], step);
+                    if row == 0 {
+                        // The tiles that come after these; later rows find theirs in the cache.
+                        isa.prefetch(bytes, TILES * blocks * size_of::<F::Block>());
+                    }
+                    let loaded = isa.codes(bytes);
+                    for r in 0..R {
+                        whole[r][t] = if F::NIBBLES {
+                            let low = isa.dot_nibbles(whole[r][t], isa.low(loaded), words[r][b][2 * step]);
+                            isa.dot_nibbles(low, isa.high(loaded), words[r][b][2 * step + 1])
+                        } else {
+                            isa.dot_bytes(whole[r][t], loaded, words[r][b][step])
+                        };
+                    }
+                }
+            }
+            let per_group = 1 + usize::from(F::MIN);
+            for t in 0..TILES {
+                let step = F::scale(isa, &scales[t][b], group * per_group);
+                for r in 0..R {
+                    let factor = isa.mul(step, isa.splat(about[r][b].scale));
+                    sums[r][t] = isa.fma(isa.to_floats(whole[r][t]), factor, sums[r][t]);
+                }
+                if F::MIN {
+                    let min = F::scale(isa, &scales[t][b], group * per_group + 1);
+                    for r in 0..R {
+                        let about = &about[r][b];
+                        let scaled = if F::GROUPS == 2 {
+                            about.scale * about.sums[group] as f32
+                        } else {
+                            about.scaled_sum
+                        };
+                        sums[r][t] = isa.fma(min, isa.splat(scaled), sums[r][t]);
+                    }
+                }
+            }
+        }
+    }
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (t, sum) in sums.into_iter().enumerate() {
+            isa.store(sum, &mut out.lanes[(row + r) * out.tiles + column + t]);
+        }
+    }
+    R
+}
+
+/// Tiles in a register block, and what matrices are padded to.
+pub(super) const TILES: usize = 2;

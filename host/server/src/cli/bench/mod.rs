@@ -1,0 +1,32 @@
+//! `tokenrouter bench`: runs a benchmark, shows its table, saves its numbers and its picture.
+
+mod decode;
+mod quality;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+pub(super) use decode::{Decode, decode};
+pub(super) use quality::{Quality, quality};
+
+use super::CliError;
+use crate::terminal::Terminal;
+
+/// Measure the system.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  tokenrouter bench quality --quick
+  tokenrouter bench decode --quick")]
+pub(super) enum Bench {
+    /// Accuracy against the share of tokens from the large model, for every policy.
+    Quality(Quality),
+    /// Tokens per second of one model against the batch, beside what the machine allows.
+    Decode(Decode),
+}
+
+fn save(file: &Path, content: &str, terminal: &Terminal) -> Result<(), CliError> {
+    std::fs::write(file, content).map_err(|source| CliError::Save { file: file.to_owned(), source })?;
+    Ok(terminal.aside(format_args!("wrote {}", file.display()))?)
+}
