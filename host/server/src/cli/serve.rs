@@ -43,7 +43,7 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
         loaded = load(config.clone()) => Arc::new(loaded?),
         () = signals.next() => return Ok(()),
     };
-    announce(&config, address, terminal)?;
+    announce(&config, address, terminal);
     let shutdown = CancellationToken::new();
     let settings = HttpSettings::new(&config.server);
     let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
@@ -70,7 +70,7 @@ async fn load(config: Config) -> Result<Runtime, CliError> {
     loading.map_err(|error| CliError::Threads { source: io::Error::other(error) })?
 }
 
-fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) -> Result<(), CliError> {
+fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) {
     let names = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let mut table = Table::new(&[Align::Left, Align::Left]);
     table.row([&"  models", &names(config.models.keys().collect())]);
@@ -79,8 +79,11 @@ fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) -> Result
     }
     table.row([&"  try it", &curl(config, address)]);
     let style = palette::STRONG;
-    terminal.line(format_args!("tokenrouter listens on {style}http://{address}{style:#}\n{table}"))?;
-    Ok(())
+    let text = format!("tokenrouter listens on {style}http://{address}{style:#}\n{table}");
+    if let Err(error) = terminal.line(format_args!("{text}")) {
+        // Who started the server may have stopped listening to it; its clients have not.
+        tracing::warn!(%error, "cannot say on standard output where the server listens");
+    }
 }
 
 fn curl(config: &Config, address: SocketAddr) -> String {
