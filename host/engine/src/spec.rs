@@ -7,7 +7,7 @@ use crate::WeightType;
 pub struct ModelSpec {
     /// The name the model was loaded under; of an inspected one, the directory's or the embedded name.
     pub name: String,
-    /// The class of the checkpoint, such as `LlamaForCausalLM`.
+    /// The class of the checkpoint, such as `LlamaForCausalLM`; of a GGUF file, the class of its architecture.
     pub architecture: String,
     /// Number of logits; token ids are `0..vocabulary`.
     pub vocabulary: usize,
@@ -31,7 +31,8 @@ pub struct ModelSpec {
     pub weight_bytes: u64,
     /// Bytes of KV that one position takes over all layers.
     pub kv_bytes_per_token: u64,
-    /// Tokens that end an answer; those of `generation_config.json` first.
+    /// Tokens that end an answer: those of `generation_config.json` and then of the config; of a GGUF file, those that its
+    /// keys name and then those known by their text.
     pub eos: Vec<u32>,
     /// How most of the weights are stored in the checkpoint.
     pub dtype: WeightType,

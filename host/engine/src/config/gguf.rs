@@ -69,6 +69,9 @@ fn refuse_what_is_not_implemented(
     for key in ["attention.value_length", "rope.dimension_count"] {
         values.only(key, head_dim, "the width of a query head")?;
     }
+    if values.flag("attention.causal")? == Some(false) {
+        return Err(values.wrong("attention.causal", "is false; only causal attention is implemented"));
+    }
     if let Some(experts) = values.nonzero_size("expert_count")? {
         return Err(
             values.wrong("expert_count", format!("is {experts}; mixtures of experts are not implemented"))

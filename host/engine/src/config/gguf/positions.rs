@@ -29,7 +29,7 @@ pub(in crate::config) fn divide_by_factors(
         return Ok(());
     }
     let raw = checkpoint.read(&needed)?;
-    let mut factors = vec![0.0; raw.width];
+    let mut factors = vec![0.0; raw.rows * raw.width];
     encoding::floats(raw.kind, &raw.bytes, &mut factors);
     let unlike = factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0));
     let problem = match (unlike, &config.ropes[0].scaling) {

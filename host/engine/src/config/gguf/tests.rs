@@ -8,6 +8,7 @@ use crate::{EngineError, ModelFiles};
 /// A value of a header.
 #[derive(Clone, Copy, Debug)]
 enum Is<'a> {
+    Flag(bool),
     Size(u32),
     Number(f32),
     Text(&'a str),
@@ -20,7 +21,8 @@ fn text(text: &str) -> Vec<u8> {
 
 fn value(value: Is<'_>) -> Vec<u8> {
     let (kind, bytes) = match value {
-        Is::Size(size) => (4u32, size.to_le_bytes().to_vec()),
+        Is::Flag(flag) => (7u32, vec![u8::from(flag)]),
+        Is::Size(size) => (4, size.to_le_bytes().to_vec()),
         Is::Number(number) => (6, number.to_le_bytes().to_vec()),
         Is::Text(value) => (8, text(value)),
         Is::Texts(texts) => {
@@ -161,6 +163,7 @@ fn what_a_file_must_not_say_is_refused_by_name() {
         ("llama", "rope.dimension_count", Some(Is::Size(4)), "must be 8"),
         ("llama", "attention.layer_norm_rms_epsilon", Some(Is::Number(0.0)), "positive"),
         ("llama", "attention.layer_norm_rms_epsilon", None, "missing"),
+        ("llama", "attention.causal", Some(Is::Flag(false)), "causal"),
         ("llama", "expert_count", Some(Is::Size(8)), "experts"),
         ("llama", "logit_scale", Some(Is::Number(8.0)), "not implemented"),
         ("llama", "attention.sliding_window", Some(Is::Size(16)), "no rule"),

@@ -82,6 +82,11 @@ impl<'a> Values<'a> {
         self.metadata.str(&self.path(key))
     }
 
+    /// True or false.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, EngineError> {
+        self.metadata.bool(&self.path(key))
+    }
+
     /// Refuses a key whose value is not the only one that is implemented.
     pub(super) fn only(&self, key: &str, size: usize, why: &str) -> Result<(), EngineError> {
         match self.size(key)? {
