@@ -90,7 +90,7 @@ impl WeightType {
         }
     }
 
-    /// Whether weights are codes on a [`Grid`] rather than plain numbers.
+    /// Whether weights are codes with a scale per group rather than plain numbers.
     #[must_use]
     pub const fn is_quantised(self) -> bool {
         self.block() > 1

@@ -111,7 +111,7 @@ impl Config {
 pub enum ModelSource {
     /// `embedded:NAME`: inside the binary.
     Embedded(String),
-    /// A folder in the Hugging Face layout.
+    /// A folder in the Hugging Face layout, or a GGUF file.
     Folder(PathBuf),
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use engine::{Engine, Row};
+use engine::{Engine, EngineError, Row};
 use journey::{Effect, JourneyId, Sampled};
 use scheduler::{Scheduler, Share, Turn};
 use tokio::sync::{mpsc, oneshot};
@@ -127,7 +127,7 @@ impl DecodeLoop {
                     self.advance(*share, sampled);
                 }
             }
-            Ok(Err(error)) => self.fail(shares, &error.to_string()),
+            Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
                 self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
@@ -167,7 +167,23 @@ impl DecodeLoop {
         }
     }
 
-    /// The engine could not do the step: it is the end of the journeys in it, and of no others.
+    /// Where the engine names the journey that it could not serve, the others of the step are fed again without it.
+    fn step_failed(&mut self, shares: &[Share], error: &EngineError) {
+        let at_fault = match error {
+            EngineError::KvFull { journey, .. } | EngineError::NotFinite { journey } => Some(*journey),
+            _ => None,
+        };
+        let ends = |share: &Share| at_fault.is_none_or(|journey| journey == share.journey);
+        let (ended, others): (Vec<Share>, Vec<Share>) = shares.iter().partition(|share| ends(share));
+        self.fail(&ended, &error.to_string());
+        for share in others {
+            if let Some(traveller) = self.residents.get(&share.journey) {
+                self.scheduler.set_pending(share.journey, traveller.journey.pending().1.len());
+            }
+        }
+    }
+
+    /// The engine could not do the step: it is the end of these journeys, and of no others.
     fn fail(&mut self, shares: &[Share], error: &str) {
         tracing::error!(model = self.engine.spec().name, error, "a step failed");
         for share in shares {
