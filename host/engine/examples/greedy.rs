@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let Answers { answers } = serde_json::from_slice(&std::fs::read(file)?)?;
     let Loaded { mut engine, tokenizer } =
-        load("model", &ModelFiles::Directory(model), LoadOptions::default(), &mut |_| ())?;
+        load("model", &ModelFiles::Directory(model), options(), &mut |_| ())?;
     let (mut same, mut agreed, mut steps) = (0, 0, 0);
     for (number, answer) in answers.iter().enumerate() {
         println!("\nprompt {number}: {:?}", answer.text);
@@ -56,6 +56,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("\n{same} of {} answers are the same; {agreed} of {steps} choices agree", answers.len());
     Ok(())
+}
+
+/// Everything is computed: nothing may come out of a cache of prefixes.
+fn options() -> LoadOptions {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    LoadOptions { threads, share_prefixes: false, ..LoadOptions::default() }
 }
 
 /// One choice per token of the other's answer. `led`: each follows the other's tokens instead of our own.

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let text = std::fs::read_to_string(file)?;
     let Loaded { mut engine, tokenizer } =
-        load("model", &ModelFiles::Directory(model.clone()), LoadOptions::default(), &mut |_| ())?;
+        load("model", &ModelFiles::Directory(model.clone()), options(), &mut |_| ())?;
     let mut tokens = tokenizer.encode(&text)?;
     let (all, most) = (tokens.len(), engine.spec().context);
     if context < 4 || context > most || all < 2 * context {
@@ -44,6 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{all} tokens, {} chunks of {context}, {} scored", chunks.len(), scores.len());
     println!("perplexity {perplexity:.4} +/- {error:.4}");
     Ok(())
+}
+
+/// Everything is computed: nothing may come out of a cache of prefixes.
+fn options() -> LoadOptions {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    LoadOptions { threads, share_prefixes: false, ..LoadOptions::default() }
 }
 
 /// What each scored token surprises the model by, in nats.

@@ -10,10 +10,12 @@
 //! Left out, and therefore room that no step can use up: the arithmetic of attention, norms and sampling. A table of
 //! embeddings that is not the head as well is only looked up, so it does not count.
 
-use engine::{ModelSpec, WeightType};
+use std::fmt;
+
+use engine::{ModelSpec, Peaks};
 use serde::Serialize;
 
-use super::{Machine, Peaks};
+use super::Machine;
 
 /// The most that the machine allows at one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -32,6 +34,15 @@ pub enum Limit {
     Memory,
     /// Multiplying.
     Compute,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+        })
+    }
 }
 
 /// What must be done to get some tokens.
@@ -64,7 +75,7 @@ impl Work {
     /// What the machine allows.
     pub(super) fn bound(self, spec: &ModelSpec, machine: &Machine) -> Bound {
         let reading = self.bytes / (machine.weights_read_gb_per_s * 1e9);
-        let multiplying = machine.peaks.map_or(0.0, |peaks| self.multiply_adds / (peak(spec, peaks) * 1e9));
+        let multiplying = self.multiply_adds / (peak(spec, machine.peaks) * 1e9);
         let by = if multiplying > reading { Limit::Compute } else { Limit::Memory };
         Bound { tokens_per_s: self.tokens as f64 / reading.max(multiplying), by }
     }
@@ -82,12 +93,8 @@ pub(super) fn multiply_adds(spec: &ModelSpec) -> u64 {
 }
 
 /// Weights as blocks of small integers are multiplied as such; all others as floats.
-pub(super) fn peak(spec: &ModelSpec, peaks: Peaks) -> f64 {
-    if is_float(spec.dtype) { peaks.f32_gmac_per_s } else { peaks.int8_gmac_per_s }
-}
-
-pub(super) fn is_float(weights: WeightType) -> bool {
-    matches!(weights, WeightType::F32 | WeightType::F16 | WeightType::Bf16)
+fn peak(spec: &ModelSpec, peaks: Peaks) -> f64 {
+    if spec.dtype.is_quantised() { peaks.int8_gmac_per_s } else { peaks.f32_gmac_per_s }
 }
 
 fn layers(spec: &ModelSpec) -> u64 {
@@ -103,9 +110,11 @@ fn head(spec: &ModelSpec) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use engine::WeightType;
+
     use super::*;
 
-    /// SmolLM2-135M with 4-bit layers and an 8-bit tied head, but said to be f32.
+    /// SmolLM2-135M with 4-bit layers and an 8-bit tied head.
     pub(in crate::bench::decode) fn spec() -> ModelSpec {
         ModelSpec {
             name: "smollm2".to_owned(),
@@ -122,18 +131,18 @@ pub(super) mod tests {
             weight_bytes: 96_600_000,
             kv_bytes_per_token: 23_040,
             eos: Vec::new(),
-            dtype: WeightType::F32,
+            dtype: WeightType::Q4_1,
         }
     }
 
-    fn machine(gmac_per_s: Option<f64>) -> Machine {
+    pub(in crate::bench::decode) fn machine() -> Machine {
         Machine {
             threads: 2,
             weights_bytes: 96_600_000,
             weights_read_gb_per_s: 63.0,
             memory_bytes: 512 << 20,
             memory_read_gb_per_s: 33.0,
-            peaks: gmac_per_s.map(|f32_gmac_per_s| Peaks { int8_gmac_per_s: 0.0, f32_gmac_per_s }),
+            peaks: Peaks { int8_gmac_per_s: 855.0, f32_gmac_per_s: 209.0, instructions: "none" },
         }
     }
 
@@ -142,10 +151,10 @@ pub(super) mod tests {
         let spec = spec();
         assert_eq!(multiply_adds(&spec), 134_479_872);
         // (96.6 MB + 160 * 23 040 bytes) / 63 GB/s = 1.592 ms; the norms make up 0.03 % of the weights.
-        let one = Work::decode(&spec, 1, 160).bound(&spec, &machine(Some(855.0)));
+        let one = Work::decode(&spec, 1, 160).bound(&spec, &machine());
         assert!((one.tokens_per_s - 628.3).abs() < 0.5 && one.by == Limit::Memory, "{one:?}");
         // 855 G/s / 134.48 M = 6358 tokens/s.
-        let many = Work::decode(&spec, 32, 160).bound(&spec, &machine(Some(855.0)));
+        let many = Work::decode(&spec, 32, 160).bound(&spec, &machine());
         assert!((many.tokens_per_s - 6357.8).abs() < 0.5 && many.by == Limit::Compute, "{many:?}");
     }
 
@@ -155,14 +164,14 @@ pub(super) mod tests {
         let prompt = Work::prefill(&spec, 4, 128);
         let layers = multiply_adds(&spec) - 49_152 * 576;
         assert_eq!(prompt.multiply_adds, (4 * (128 * layers + 49_152 * 576)) as f64);
-        assert_eq!(prompt.bound(&spec, &machine(Some(855.0))).by, Limit::Compute);
+        assert_eq!(prompt.bound(&spec, &machine()).by, Limit::Compute);
     }
 
     #[test]
-    fn without_peaks_only_memory_is_a_bound() {
-        let spec = spec();
-        let many = Work::decode(&spec, 1000, 10).bound(&spec, &machine(None));
-        assert_eq!(many.by, Limit::Memory);
+    fn floats_are_held_against_the_peak_of_floats() {
+        let floats = ModelSpec { dtype: WeightType::Bf16, ..spec() };
+        let many = Work::decode(&floats, 1000, 10).bound(&floats, &machine());
+        assert!((many.tokens_per_s - 209e9 / 134_479_872.0).abs() < 0.5, "{many:?}");
     }
 
     #[test]

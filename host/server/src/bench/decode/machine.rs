@@ -1,21 +1,20 @@
 //! What this machine does at best: how fast it reads memory, and how fast it multiplies.
 //!
 //! Reading is timed as a comparison of two equal halves of a buffer: the C library does that at the width of the
-//! machine's vector unit, whatever this crate was compiled for. Every thread has a buffer of its own, which it fills
-//! itself, so that the pages are near it. Pages have the system's usual size; an engine that asks for larger ones may
-//! read faster than this.
+//! machine's vector unit, whatever this crate was compiled for. Every thread has a buffer of its own, in huge pages as the
+//! engine's weights are, and fills it itself, so that the pages are near it.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use serde::Serialize;
+use engine::Peaks;
+use memmap2::MmapMut;
 
 /// What was measured.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// Threads that read and multiplied at once.
-    #[serde(skip)]
     pub threads: usize,
     /// Size of the first buffer: the model's weights, unless they are larger than the second.
     pub weights_bytes: u64,
@@ -25,24 +24,8 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// How fast that one is read.
     pub memory_read_gb_per_s: f64,
-    /// None if it was not measured.
-    #[serde(flatten)]
-    pub peaks: Option<Peaks>,
-}
-
-/// Multiply-adds per second, in 10^9, of all threads together.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Peaks {
-    /// Of 8-bit integers, summed in 32 bits.
-    pub int8_gmac_per_s: f64,
-    /// Of single-precision floats.
-    pub f32_gmac_per_s: f64,
-}
-
-/// The engine owns the instructions that this would time, so it is asked.
-fn peaks(threads: usize) -> Peaks {
-    let engine::Peaks { int8_gmac_per_s, f32_gmac_per_s, .. } = engine::measure_peaks(threads);
-    Peaks { int8_gmac_per_s, f32_gmac_per_s }
+    /// How fast it multiplies, as the engine measures it.
+    pub peaks: Peaks,
 }
 
 /// How much is read to measure.
@@ -54,17 +37,14 @@ pub(super) struct Effort {
     pass_bytes: u64,
     /// Timed passes; the fastest counts.
     passes: usize,
-    /// Whether multiplying is measured.
-    peaks: bool,
 }
 
 impl Effort {
     /// For figures.
-    pub(super) const THOROUGH: Self =
-        Self { memory_bytes: 512 << 20, pass_bytes: 256 << 20, passes: 8, peaks: true };
+    pub(super) const THOROUGH: Self = Self { memory_bytes: 512 << 20, pass_bytes: 256 << 20, passes: 8 };
     /// For tests of what is done with the figures.
     #[cfg(test)]
-    pub(super) const TOUCH: Self = Self { memory_bytes: 1 << 20, pass_bytes: 1, passes: 1, peaks: false };
+    pub(super) const TOUCH: Self = Self { memory_bytes: 1 << 20, pass_bytes: 1, passes: 1 };
 }
 
 impl Machine {
@@ -78,8 +58,7 @@ impl Machine {
         } else {
             memory_read_gb_per_s
         };
-        let memory_bytes = effort.memory_bytes;
-        let peaks = effort.peaks.then(|| peaks(threads));
+        let (memory_bytes, peaks) = (effort.memory_bytes, engine::measure_peaks(threads));
         Self { threads, weights_bytes, weights_read_gb_per_s, memory_bytes, memory_read_gb_per_s, peaks }
     }
 }
@@ -90,7 +69,7 @@ fn read_speed(threads: usize, bytes: u64, effort: Effort) -> f64 {
     let repeats = (effort.pass_bytes / bytes.max(1)).max(1);
     let barrier = Barrier::new(threads);
     let reader = || {
-        let buffer = vec![1u8; 2 * half];
+        let buffer = filled(2 * half);
         let (first, second) = buffer.split_at(half);
         let mut fastest = f64::INFINITY;
         for _ in 0..effort.passes {
@@ -110,6 +89,16 @@ fn read_speed(threads: usize, bytes: u64, effort: Effort) -> f64 {
         times.fold(f64::MIN_POSITIVE, f64::max)
     });
     (2 * half * threads) as f64 * repeats as f64 / seconds / 1e9
+}
+
+/// Ones, in huge pages where the system has them.
+fn filled(bytes: usize) -> MmapMut {
+    let mut buffer = MmapMut::map_anon(bytes).expect("memory for the measurement");
+    #[cfg(target_os = "linux")]
+    // Advice: where the system does not take it, pages stay small.
+    buffer.advise(memmap2::Advice::HugePage).ok();
+    buffer.fill(1);
+    buffer
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ mod report;
 mod rounds;
 
 pub use bounds::{Bound, Limit};
-pub use machine::{Machine, Peaks};
+pub use machine::Machine;
 pub use report::{Report, Row, Speed};
 
-use engine::{Engine, EngineError, ModelSpec};
+use engine::{Engine, EngineError, LoadOptions, ModelSpec};
 
 use machine::Effort;
 
@@ -29,7 +29,7 @@ pub struct Plan {
     pub tokens: usize,
     /// Measurements of each batch.
     pub rounds: usize,
-    /// Threads that the engine was loaded with; the machine is measured with as many.
+    /// Threads of the engine, by [`Plan::options`], and of the measurement of the machine.
     pub threads: usize,
 }
 
@@ -38,6 +38,16 @@ impl Plan {
     #[must_use]
     pub fn units(&self) -> u64 {
         (1 + self.batches.len() * (WARM_UP + self.rounds)) as u64
+    }
+
+    /// How the engine is to be loaded: with room for the largest batch, and nothing kept from one round for the next.
+    #[must_use]
+    pub fn options(&self, spec: &ModelSpec) -> LoadOptions {
+        let sequences = self.batches.iter().copied().max().unwrap_or(1) as u64;
+        // KV comes in blocks of some positions, of which each sequence may leave one nearly empty.
+        let positions = (self.prompt + self.tokens + BLOCK_MAX) as u64;
+        let kv_bytes = sequences * positions * spec.kv_bytes_per_token;
+        LoadOptions { threads: self.threads, kv_bytes, share_prefixes: false, ..LoadOptions::default() }
     }
 
     /// Whether the model can hold the sequences.
@@ -92,7 +102,7 @@ pub enum DecodeError {
 pub fn run(
     engine: &mut dyn Engine,
     plan: &Plan,
-    progress: &mut (dyn FnMut(&str) + Send),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Report, DecodeError> {
     run_with(engine, plan, Effort::THOROUGH, progress)
 }
@@ -101,7 +111,7 @@ fn run_with(
     engine: &mut dyn Engine,
     plan: &Plan,
     effort: Effort,
-    progress: &mut (dyn FnMut(&str) + Send),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Report, DecodeError> {
     plan.check(engine.spec())?;
     progress("the machine");
@@ -121,15 +131,19 @@ pub const PROGRESS: &str = "measuring  {bar:32} {percent:>3} %  {eta:>4} left  {
 /// Rounds of each batch that are not counted: the first touches fresh KV memory.
 const WARM_UP: usize = 1;
 
+/// No engine has larger blocks of KV.
+const BLOCK_MAX: usize = 256;
+
 #[cfg(test)]
 mod tests {
-    use engine::{LoadOptions, ModelFiles};
+    use engine::ModelFiles;
 
     use super::*;
 
     fn small() -> engine::CpuEngine {
         let files = ModelFiles::Embedded { name: "small", files: tinypair::models::SMALL.files };
-        engine::load("small", &files, LoadOptions::default(), &mut |_| ()).unwrap().engine
+        let options = plan().options(&engine::inspect(&files).unwrap());
+        engine::load("small", &files, options, &mut |_| ()).unwrap().engine
     }
 
     fn plan() -> Plan {

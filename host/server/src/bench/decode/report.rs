@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use engine::ModelSpec;
-use serde::Serialize;
 
 use super::bounds::{self, Work};
 use super::rounds::Times;
-use super::{Bound, Limit, Machine, Plan};
+use super::{Bound, Machine, Plan};
 use crate::terminal::{Align, Table};
 
 /// One batch.
@@ -125,19 +124,18 @@ impl Report {
     }
 
     fn json_bounds(&self) -> serde_json::Value {
-        #[derive(Serialize)]
-        struct Bounds {
-            #[serde(flatten)]
-            machine: Machine,
-            weight_bytes_per_step: f64,
-            kv_bytes_per_position: u64,
-            multiply_adds_per_token: u64,
-        }
-        serde_json::json!(Bounds {
-            machine: self.machine,
-            weight_bytes_per_step: bounds::weight_bytes(&self.spec),
-            kv_bytes_per_position: self.spec.kv_bytes_per_token,
-            multiply_adds_per_token: bounds::multiply_adds(&self.spec),
+        let Machine { weights_bytes, memory_bytes, peaks, .. } = self.machine;
+        serde_json::json!({
+            "weights_bytes": weights_bytes,
+            "weights_read_gb_per_s": self.machine.weights_read_gb_per_s,
+            "memory_bytes": memory_bytes,
+            "memory_read_gb_per_s": self.machine.memory_read_gb_per_s,
+            "int8_gmac_per_s": peaks.int8_gmac_per_s,
+            "f32_gmac_per_s": peaks.f32_gmac_per_s,
+            "instructions": peaks.instructions,
+            "weight_bytes_per_step": bounds::weight_bytes(&self.spec),
+            "kv_bytes_per_position": self.spec.kv_bytes_per_token,
+            "multiply_adds_per_token": bounds::multiply_adds(&self.spec),
         })
     }
 
@@ -149,7 +147,6 @@ impl Report {
         table.row([batch, &"prefill/s", median, share, &"decode/s", median, share, &"step", &"bound by"]);
         for Row { batch, prefill, decode, elsewhere: _ } in &self.rows {
             let step = format!("{:.2} ms", 1e3 * *batch as f64 / decode.best.max(f64::MIN_POSITIVE));
-            let by = self.limit(decode.bound.by);
             let [prefill_best, prefill_median, prefill_share] = cells(prefill);
             let [best, median, share] = cells(decode);
             table.row([
@@ -161,7 +158,7 @@ impl Report {
                 &median,
                 &share,
                 &step,
-                &by,
+                &decode.bound.by,
             ]);
         }
         table
@@ -181,29 +178,20 @@ impl Report {
         );
         table.row([&read(weights_bytes), &format!("{weights:.1} GB/s"), &reads]);
         table.row([&read(memory_bytes), &format!("{memory:.1} GB/s"), &"what no cache holds"]);
-        if let Some(peaks) = peaks {
-            let per_token = bounds::multiply_adds(&self.spec) as f64 / 1e6;
-            let uses = format!("a token takes {per_token:.1} M");
-            let float = bounds::is_float(self.spec.dtype);
-            let of = |used: bool| if used { uses.as_str() } else { "" };
-            let giga = |speed: f64| format!("{speed:.0} G/s");
-            table.row([&"multiply-adds, int8", &giga(peaks.int8_gmac_per_s), &of(!float)]);
-            table.row([&"multiply-adds, f32", &giga(peaks.f32_gmac_per_s), &of(float)]);
-        }
+        let per_token = bounds::multiply_adds(&self.spec) as f64 / 1e6;
+        let uses = format!("a token takes {per_token:.1} M");
+        let of = |used: bool| if used { uses.as_str() } else { "" };
+        let giga = |speed: f64| format!("{speed:.0} G/s");
+        let quantised = self.spec.dtype.is_quantised();
+        let int8 = format!("multiply-adds, int8 ({})", peaks.instructions);
+        table.row([&int8, &giga(peaks.int8_gmac_per_s), &of(quantised)]);
+        table.row([&"multiply-adds, f32", &giga(peaks.f32_gmac_per_s), &of(!quantised)]);
         for Row { batch, elsewhere, .. } in &self.rows {
             let Some(share) = elsewhere else { continue };
             let what = format!("elsewhere, batch {batch}");
             table.row([&what, &percent(*share), &"of a step outside products and attention"]);
         }
         table
-    }
-
-    fn limit(&self, by: Limit) -> &'static str {
-        match (by, self.machine.peaks) {
-            (Limit::Memory, Some(_)) => "memory",
-            (Limit::Memory, None) => "memory (peak unknown)",
-            (Limit::Compute, _) => "compute",
-        }
     }
 }
 
@@ -223,20 +211,11 @@ fn megabytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::decode::Peaks;
-    use crate::bench::decode::bounds::tests::spec;
+    use crate::bench::decode::bounds::tests::{machine, spec};
 
-    fn report(peaks: Option<Peaks>) -> Report {
-        let machine = Machine {
-            threads: 2,
-            weights_bytes: 96_600_000,
-            weights_read_gb_per_s: 63.0,
-            memory_bytes: 512 << 20,
-            memory_read_gb_per_s: 33.0,
-            peaks,
-        };
+    fn report() -> Report {
         let plan = Plan { batches: vec![1, 32], prompt: 128, tokens: 64, rounds: 3, threads: 2 };
-        let mut report = Report::new(&spec(), &plan, machine);
+        let mut report = Report::new(&spec(), &plan, machine());
         let time = |prefill, decode| Times {
             prefill: Duration::from_millis(prefill),
             decode: Duration::from_millis(decode),
@@ -249,19 +228,19 @@ mod tests {
 
     #[test]
     fn best_and_median_are_told_apart() {
-        let json = report(None).json();
+        let json = report().json();
         let row = &json["rows"][0];
         assert_eq!(row["prefill_tokens_per_s"], 2000.0);
         assert_eq!(row["prefill_tokens_per_s_median"], 1600.0);
         assert_eq!(row["decode_tokens_per_s"], 400.0);
         assert_eq!(row["decode_tokens_per_s_median"], 320.0);
         assert_eq!(row["decode_bound"]["by"], "memory");
-        assert_eq!(json["bounds"]["int8_gmac_per_s"], serde_json::Value::Null);
+        assert_eq!(json["bounds"]["int8_gmac_per_s"], 855.0);
     }
 
     #[test]
     fn the_tables_name_the_bound_of_every_batch() {
-        let report = report(Some(Peaks { int8_gmac_per_s: 9000.0, f32_gmac_per_s: 855.0 }));
+        let report = report();
         let speeds = report.speeds().to_string();
         let lines: Vec<&str> = speeds.lines().collect();
         assert!(lines[1].ends_with("memory") && lines[1].contains("64 %"), "{speeds}");
@@ -270,6 +249,5 @@ mod tests {
         for part in ["96.6 MB", "63.0 GB/s", "855 G/s", "134.5 M", "13 %"] {
             assert!(bounds.contains(part), "{part:?} is missing in {bounds}");
         }
-        assert_eq!(report.json()["bounds"]["f32_gmac_per_s"], 855.0);
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn all(
     engine: &mut dyn Engine,
     plan: &Plan,
     batch: usize,
-    progress: &mut (dyn FnMut(&str) + Send),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Times>, EngineError> {
     let mut times = Vec::with_capacity(plan.rounds);
     for number in 0..WARM_UP + plan.rounds {
@@ -105,8 +105,9 @@ impl Round<'_> {
         (0..self.plan.prompt as u64).map(token).collect()
     }
 
+    /// Every sequence of every round of every batch has its own, and with it a prompt of its own.
     fn journey(&self, sequence: usize) -> JourneyId {
-        JourneyId((self.number * self.batch + sequence) as u64)
+        JourneyId((self.batch as u64) << 32 | (self.number as u64) << 16 | sequence as u64)
     }
 }
 
@@ -145,7 +146,8 @@ mod tests {
         }
 
         fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Option<Sampled>>, EngineError> {
-            let note = |row: &Row<'_>| (row.journey.0, row.from, row.tokens.len(), row.draw.is_some());
+            let note =
+                |row: &Row<'_>| (row.journey.0 & 0xffff, row.from, row.tokens.len(), row.draw.is_some());
             self.steps.push(rows.iter().map(note).collect());
             let sampled =
                 Sampled { token: 1, logprob: 0.0, signals: Default::default(), candidates: Vec::new() };
@@ -193,9 +195,9 @@ mod tests {
 
     #[test]
     fn no_two_prompts_begin_alike() {
-        let plan = Plan { batches: vec![2], prompt: 16, tokens: 1, rounds: 2, threads: 1 };
-        let prompts: Vec<Vec<u32>> = [(0, 0), (0, 1), (1, 0), (1, 1)]
-            .map(|(number, sequence)| Round { plan: &plan, batch: 2, number }.prompt(sequence, 1000))
+        let plan = Plan { batches: vec![1, 2], prompt: 16, tokens: 1, rounds: 2, threads: 1 };
+        let prompts: Vec<Vec<u32>> = [(1, 0, 0), (1, 1, 0), (2, 0, 0), (2, 0, 1), (2, 1, 0), (2, 1, 1)]
+            .map(|(batch, number, sequence)| Round { plan: &plan, batch, number }.prompt(sequence, 1000))
             .to_vec();
         for (ix, prompt) in prompts.iter().enumerate() {
             assert!(prompt.iter().all(|&token| token < 1000));

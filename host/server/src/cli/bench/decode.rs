@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
-use engine::{EngineError, LoadOptions, Loaded};
+use engine::{EngineError, Loaded};
 
 use super::save;
 use crate::bench::decode::{self, PROGRESS, Plan, Report};
@@ -71,10 +71,10 @@ pub(in crate::cli) fn decode(args: &Decode, terminal: &Terminal) -> Result<(), C
     let failed =
         |source: EngineError| CliError::Model { model: args.model.clone(), source: Box::new(source) };
     // The headers are enough to refuse; a large model takes a while to load.
-    plan.check(&engine::inspect(&files).map_err(failed)?)?;
-    let options = LoadOptions { threads: plan.threads, ..LoadOptions::default() };
+    let spec = engine::inspect(&files).map_err(failed)?;
+    plan.check(&spec)?;
     let mut loading = LoadBar::default();
-    let Loaded { mut engine, .. } = engine::load(&args.model, &files, options, &mut |progress| {
+    let Loaded { mut engine, .. } = engine::load(&args.model, &files, plan.options(&spec), &mut |progress| {
         loading.model(&args.model, progress.done_bytes, progress.total_bytes);
     })
     .map_err(failed)?;
