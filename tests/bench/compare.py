@@ -193,6 +193,8 @@ def parsed():
         if not file.is_file():
             hint = "; build it with cargo build --release" if file == args.ours else ""
             parser.error(f"there is no file {file}{hint}")
+    # A bare name would be looked up on PATH.
+    args.ours = args.ours.absolute()
     return args
 
 
