@@ -21,7 +21,7 @@ usage: tests/bench/build_llama_cpp.sh [--jobs N] [--quantise MODEL.gguf]... [FOL
 
 examples:
   tests/bench/build_llama_cpp.sh
-  nice -n 19 tests/bench/build_llama_cpp.sh --jobs 1 --quantise models/smollm2-135m-instruct-q4_1.gguf /tmp/llama
+  nice -n 19 tests/bench/build_llama_cpp.sh --jobs 1 --quantise models/smollm2-135m-instruct-q4_1.gguf build/llama
 TEXT
 }
 

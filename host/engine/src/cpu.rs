@@ -32,7 +32,7 @@ mod team;
 pub(crate) use build::{Read, bytes};
 #[cfg(test)]
 pub(crate) use distribution::Survey;
-pub(crate) use distribution::{Sums, Total, between};
+pub(crate) use distribution::{Sums, Total, best, between};
 pub use engine::{CpuEngine, KvType};
 pub(crate) use kv::KvShape;
 pub use peaks::{Peaks, measure_peaks};

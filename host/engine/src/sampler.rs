@@ -4,11 +4,10 @@
 //! precision and summed in an order that depends on the logits alone.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 use journey::{Draw, Sampling};
 
-use crate::cpu::{Level, Total, between, dispatch};
+use crate::cpu::{Level, Total, best, between, dispatch};
 
 /// The token that the draw picks. The logits are finite, there is at least one, and `highest` is the best of them.
 pub(crate) fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw) -> u32 {
@@ -20,7 +19,7 @@ pub(crate) fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw)
     let (top_p, uniform) = (f64::from(top_p), draw.uniform);
     match top_k as usize {
         k if (1..logits.len()).contains(&k) => {
-            let ranked = best(logits, k);
+            let ranked = best(level, logits, k);
             let total = ranked.iter().map(|&ranked| weights.of(ranked)).sum();
             Walk::new(weights, total, top_p, uniform).over(&ranked)
         }
@@ -42,21 +41,6 @@ pub(crate) fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw)
             walk.end()
         }
     }
-}
-
-/// The `count` highest logits, best first; of equal ones the lower id first.
-fn best(logits: &[f32], count: usize) -> Vec<Ranked> {
-    // A heap whose top is the worst of the best so far: most tokens are turned away by one comparison.
-    let mut heap: BinaryHeap<std::cmp::Reverse<Ranked>> = BinaryHeap::new();
-    for (token, &logit) in (0u32..).zip(logits) {
-        let ranked = Ranked { logit, token };
-        if heap.len() < count {
-            heap.push(std::cmp::Reverse(ranked));
-        } else if let Some(mut worst) = heap.peek_mut().filter(|worst| ranked > worst.0) {
-            worst.0 = ranked;
-        }
-    }
-    heap.into_sorted_vec().into_iter().map(|reversed| reversed.0).collect()
 }
 
 /// A token in the order of preference.
@@ -172,7 +156,7 @@ mod tests {
     }
 
     fn pick(logits: &[f32], draw: &Draw) -> u32 {
-        sample(Level::detect(), logits, best(logits, 1)[0], draw)
+        sample(Level::detect(), logits, best(Level::detect(), logits, 1)[0], draw)
     }
 
     /// Sorts everything and follows the definition.
@@ -255,7 +239,7 @@ mod tests {
             let mut order: Vec<u32> = (0..logits.len() as u32).collect();
             order.sort_by(|&a, &b| logits[b as usize].partial_cmp(&logits[a as usize]).unwrap().then(a.cmp(&b)));
             order.truncate(count);
-            let best: Vec<u32> = best(&logits, count).into_iter().map(|ranked| ranked.token).collect();
+            let best: Vec<u32> = best(Level::detect(), &logits, count).into_iter().map(|ranked| ranked.token).collect();
             prop_assert_eq!(best, order);
         }
     }

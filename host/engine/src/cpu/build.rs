@@ -1,6 +1,6 @@
 //! From a checkpoint's tensors to a decoder.
 
-use super::decoder::{Decoder, Layer, Shape};
+use super::decoder::{Decoder, Layer};
 use super::group::Group;
 use super::matrix::Matrix;
 use super::memory::Region;
@@ -30,7 +30,7 @@ pub(super) fn build(
     let norm = build.norm(&weights::final_norm(config, layout))?;
     let head = weights::head(config, layout).map(|head| build.group(&[&head], &[])).transpose()?;
     Ok(Decoder {
-        shape: shape(config),
+        config: config.clone(),
         region: build.region,
         embedding,
         layers,
@@ -45,22 +45,6 @@ pub(crate) fn bytes(needed: &Needed, kind: WeightType) -> u64 {
     match needed.shape[..] {
         [outputs, inputs] => Matrix::bytes(kind, outputs, inputs) as u64,
         _ => needed.parameters() * size_of::<f32>() as u64,
-    }
-}
-
-fn shape(config: &Config) -> Shape {
-    Shape {
-        hidden: config.hidden,
-        intermediate: config.intermediate,
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        vocabulary: config.vocabulary,
-        activation: config.activation,
-        embedding_scale: config.embedding_scale,
-        attention_scale: config.attention_scale,
-        attention_softcap: config.attention_softcap,
-        logit_softcap: config.logit_softcap,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The decoder: one forward pass over the tokens of a ragged batch.
 //!
-//! All architectures run here; what differs is data (`Layer`, `Shape`). A pass is a sequence of phases, each shared by
+//! All architectures run here; what differs is data (`Layer`, `Config`). A pass is a sequence of phases, each shared by
 //! the team's threads: products are cut by output columns, everything else by rows. The decoder holds weights and
 //! working memory only: KV comes in with the batch.
 
@@ -17,12 +17,13 @@ use super::rowwise::{Hands, Norm, Rows, code, join_and_norm};
 use super::simd::{Isa, LANES, Work, dispatch};
 use super::team::Chunks;
 use crate::Profile;
-use crate::config::{Activation, Span};
+use crate::config::{Config, Span};
 use crate::paging::{BlockId, PAGE};
 
 /// A model's weights and what it does with them.
 pub(super) struct Decoder {
-    pub(super) shape: Shape,
+    /// Sizes, and what this architecture does differently.
+    pub(super) config: Config,
     pub(super) region: Region,
     /// Token to residual stream.
     pub(super) embedding: Group,
@@ -31,22 +32,6 @@ pub(super) struct Decoder {
     /// `None`: the embedding is the head too.
     pub(super) head: Option<Group>,
     pub(super) frequencies: Frequencies,
-}
-
-/// Sizes and constants that all layers share.
-#[derive(Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) hidden: usize,
-    pub(super) intermediate: usize,
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
-    pub(super) head_dim: usize,
-    pub(super) vocabulary: usize,
-    pub(super) activation: Activation,
-    pub(super) embedding_scale: f32,
-    pub(super) attention_scale: f32,
-    pub(super) attention_softcap: Option<f32>,
-    pub(super) logit_softcap: Option<f32>,
 }
 
 /// One layer. Post norms are those of what joins the residual stream.
@@ -99,8 +84,8 @@ pub(super) struct Working {
 }
 
 impl Working {
-    pub(super) fn new(shape: &Shape) -> Self {
-        let &Shape { hidden, intermediate, heads, kv_heads, head_dim, vocabulary, .. } = shape;
+    pub(super) fn new(config: &Config) -> Self {
+        let &Config { hidden, intermediate, heads, kv_heads, head_dim, vocabulary, .. } = config;
         Self {
             x: Rows::new(hidden),
             normed: Rows::new(hidden),
@@ -175,7 +160,7 @@ impl Decoder {
             join(hands, post, (&layer.feed_forward_norm, &layer.gate_up), working);
             let x = inputs(&working.normed, &working.codes);
             let begun = now();
-            layer.gate_up.gated(self.machine(hands), x, self.shape.activation, &mut working.gated);
+            layer.gate_up.gated(self.machine(hands), x, self.config.activation, &mut working.gated);
             working.spent.products += begun.elapsed();
             post = layer.feed_forward_post_norm.as_ref();
             self.join_output(hands, (&layer.down, Source::Gated), post, working);
@@ -218,7 +203,7 @@ impl Decoder {
         working: &mut Working,
     ) {
         let (hands, fed, tables) = (step.hands, step.fed, step.tables);
-        let Shape { heads, kv_heads, head_dim: dim, .. } = self.shape;
+        let Config { heads, kv_heads, head_dim: dim, .. } = self.config;
         let x = inputs(&working.normed, &working.codes);
         let begun = now();
         layer.qkv.forward(self.machine(hands), x, Ending::Store, &mut working.qkv);
@@ -231,8 +216,8 @@ impl Decoder {
         let pages = &*step.pages;
         let group = heads / kv_heads;
         let scoring = Scoring {
-            scale: self.shape.attention_scale,
-            soft_cap: self.shape.attention_softcap,
+            scale: self.config.attention_scale,
+            soft_cap: self.config.attention_softcap,
             window: layer.span.window,
         };
         let begun = now();
@@ -251,7 +236,7 @@ impl Decoder {
 
     /// Norms and rotates the queries and keys of all tokens.
     fn rotate(&self, hands: Hands<'_>, layer: &Layer, working: &mut Working) {
-        let Shape { heads, kv_heads, head_dim, .. } = self.shape;
+        let Config { heads, kv_heads, head_dim, .. } = self.config;
         let rotations = &working.rotations;
         hands.team.each(4, working.qkv.split(), |row, qkv| {
             let (queries, rest) = qkv.split_at_mut(heads * head_dim);
@@ -267,8 +252,8 @@ impl Decoder {
         let (width, stride) = (x.width, x.stride);
         for (fed, x) in fed.iter().zip(x.all.chunks_exact_mut(stride)) {
             self.embedding.first().row(&self.region, fed.token as usize, &mut x[..width]);
-            if self.shape.embedding_scale != 1.0 {
-                x.iter_mut().for_each(|x| *x *= self.shape.embedding_scale);
+            if self.config.embedding_scale != 1.0 {
+                x.iter_mut().for_each(|x| *x *= self.config.embedding_scale);
             }
         }
     }
@@ -286,7 +271,7 @@ impl Decoder {
     }
 
     fn machine<'a>(&'a self, hands: Hands<'a>) -> Machine<'a> {
-        Machine { team: hands.team, level: hands.level, region: &self.region }
+        Machine { hands, region: &self.region }
     }
 }
 

@@ -3,8 +3,11 @@
 //! A vocabulary is long, so this is work for vectors: e^x in f32, sums by lane over a stretch of ids and then in
 //! double precision over the stretches, always in the order of ids.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::math::{exp, soft_cap};
-use super::simd::{Isa, LANES, Level, Work, dispatch};
+use super::simd::{Isa, LANES, Level, Work, dispatch, load_up_to, store_up_to};
 use crate::sampler::Ranked;
 
 /// Sums over a row of logits, relative to the largest.
@@ -41,7 +44,7 @@ impl Work for Survey<'_> {
         if logits.is_empty() || !finite(isa, logits) {
             return None;
         }
-        let best = best(isa, logits, count.max(1));
+        let best = Best { logits, count: count.max(1) }.with(isa);
         Some((sums(isa, logits, best[0].logit), best))
     }
 }
@@ -49,10 +52,7 @@ impl Work for Survey<'_> {
 #[inline(always)]
 fn capped<I: Isa>(isa: I, logits: &mut [f32], cap: f32) {
     for logits in logits.chunks_mut(LANES) {
-        let mut lanes = [0.0; LANES];
-        lanes[..logits.len()].copy_from_slice(logits);
-        isa.store(soft_cap(isa, isa.load(&lanes), cap), &mut lanes);
-        logits.copy_from_slice(&lanes[..logits.len()]);
+        store_up_to(isa, soft_cap(isa, load_up_to(isa, logits, 0.0), cap), logits);
     }
 }
 
@@ -73,7 +73,7 @@ fn sums<I: Isa>(isa: I, logits: &[f32], best: f32) -> Sums {
     for stretch in logits.chunks(STRETCH) {
         let (mut weights, mut products) = (isa.splat(0.0), isa.splat(0.0));
         for logits in stretch.chunks(LANES) {
-            let distance = isa.sub(loaded(isa, logits), isa.splat(best));
+            let distance = isa.sub(load_up_to(isa, logits, f32::NEG_INFINITY), isa.splat(best));
             // Where e^x is cut off its weight is nothing, but a distance of any size times it must be nothing too.
             let distance = isa.max(distance, isa.splat(-100.0));
             let weight = exp(isa, distance);
@@ -106,7 +106,7 @@ impl Work for Total<'_> {
         for stretch in self.logits.chunks(STRETCH) {
             let mut weights = isa.splat(0.0);
             for logits in stretch.chunks(LANES) {
-                let lanes = loaded(isa, logits);
+                let lanes = load_up_to(isa, logits, f32::NEG_INFINITY);
                 let distance = isa.max(isa.div(isa.sub(lanes, best), temperature), isa.splat(-100.0));
                 weights = isa.add(weights, exp(isa, distance));
             }
@@ -136,7 +136,7 @@ impl Work for Between<'_> {
         // Strictly above the number before `from` is at least `from`.
         let below = self.from.next_down();
         for (at, logits) in (0u32..).step_by(LANES).zip(self.logits.chunks(LANES)) {
-            if isa.any_above(loaded(isa, logits), below) {
+            if isa.any_above(load_up_to(isa, logits, f32::NEG_INFINITY), below) {
                 let tokens = (at..).zip(logits).map(|(token, &logit)| Ranked { logit, token });
                 found.extend(tokens.filter(|ranked| ranked.logit >= self.from && ranked.logit < self.to));
             }
@@ -145,39 +145,42 @@ impl Work for Between<'_> {
     }
 }
 
-/// The next sixteen logits, with minus infinity where there are fewer.
-#[inline(always)]
-fn loaded<I: Isa>(isa: I, logits: &[f32]) -> I::Floats {
-    if let Some(whole) = logits.first_chunk::<LANES>() {
-        return isa.load(whole);
-    }
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    lanes[..logits.len()].copy_from_slice(logits);
-    isa.load(&lanes)
+/// The `count` highest logits, best first; of equal ones the lower id first.
+pub(crate) fn best(level: Level, logits: &[f32], count: usize) -> Vec<Ranked> {
+    dispatch(level, Best { logits, count })
 }
 
-#[inline(always)]
-fn best<I: Isa>(isa: I, logits: &[f32], count: usize) -> Vec<Ranked> {
-    let count = count.min(logits.len());
-    // Sorted, best first; a new one is put in its place. Most vectors are turned away by one comparison.
-    let mut best: Vec<Ranked> = Vec::with_capacity(count + 1);
-    for (at, logits) in (0u32..).step_by(LANES).zip(logits.chunks(LANES)) {
-        if best.len() == count
-            && let Some(whole) = logits.first_chunk::<LANES>()
-            && !isa.any_above(isa.load(whole), best[count - 1].logit)
-        {
-            continue;
-        }
-        for (token, &logit) in (at..).zip(logits) {
-            let ranked = Ranked { logit, token };
-            if best.len() < count || ranked > best[count - 1] {
-                let place = best.partition_point(|held| *held > ranked);
-                best.insert(place, ranked);
-                best.truncate(count);
+struct Best<'a> {
+    logits: &'a [f32],
+    count: usize,
+}
+
+impl Work for Best<'_> {
+    type Output = Vec<Ranked>;
+
+    #[inline(always)]
+    fn with<I: Isa>(self, isa: I) -> Vec<Ranked> {
+        let Self { logits, count } = self;
+        // A heap whose top is the worst of the best so far: most vectors are turned away by one comparison.
+        let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::with_capacity(count.min(logits.len()));
+        for (at, logits) in (0u32..).step_by(LANES).zip(logits.chunks(LANES)) {
+            if heap.len() == count
+                && let Some(Reverse(worst)) = heap.peek()
+                && !isa.any_above(load_up_to(isa, logits, f32::NEG_INFINITY), worst.logit)
+            {
+                continue;
+            }
+            for (token, &logit) in (at..).zip(logits) {
+                let ranked = Ranked { logit, token };
+                if heap.len() < count {
+                    heap.push(Reverse(ranked));
+                } else if let Some(mut worst) = heap.peek_mut().filter(|worst| ranked > worst.0) {
+                    worst.0 = ranked;
+                }
             }
         }
+        heap.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked).collect()
     }
-    best
 }
 
 /// Ids that are summed in single precision before double takes over.

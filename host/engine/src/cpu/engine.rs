@@ -4,9 +4,9 @@
 //! tokens. What a caller can get wrong is checked here, before any KV changes.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 
 use journey::{Draw, JourneyId, Sampled};
+use serde::Deserialize;
 
 use super::decoder::{Decoder, Fed, Step, Tables, Working, now};
 use super::distribution::Survey;
@@ -38,7 +38,8 @@ enum Memory {
 }
 
 /// How keys and values are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum KvType {
     /// f32 for float weights, f16 for quantised ones.
     #[default]
@@ -75,7 +76,7 @@ impl CpuEngine {
         };
         let blocks_max = options.kv_bytes / (shape.bytes_per_token(kept) * PAGE as u64);
         let ledger = KvLedger::new(usize::try_from(blocks_max).unwrap_or(usize::MAX));
-        let working = Working::new(&decoder.shape);
+        let working = Working::new(&decoder.config);
         let share_prefixes = options.share_prefixes;
         Self { spec, decoder, team, level: Level::detect(), ledger, share_prefixes, memory, working }
     }
@@ -167,19 +168,16 @@ impl CpuEngine {
             return Ok(sampled);
         }
         let (stride, vocabulary) = (self.working.logits.stride, self.spec.vocabulary);
-        let observed: Vec<Mutex<Option<Sampled>>> = draws.iter().map(|_| Mutex::default()).collect();
-        let (cap, level) = (self.decoder.shape.logit_softcap, self.level);
-        self.team.each(1, Chunks::new(&mut self.working.logits.all, stride), |index, logits| {
+        let mut observed: Vec<Option<Sampled>> = vec![None; draws.len()];
+        let (cap, level) = (self.decoder.config.logit_softcap, self.level);
+        let parts = (Chunks::new(&mut self.working.logits.all, stride), Chunks::new(&mut observed, 1));
+        self.team.each(1, parts, |index, (logits, observed)| {
             let (logits, draw) = (&mut logits[..vocabulary], &draws[index].1);
             let count = draw.candidates.max(2);
             let survey = dispatch(level, Survey { logits, cap, count });
-            let result = survey.map(|(sums, best)| signals::observe(level, logits, (&sums, &best), draw));
-            if let Ok(mut slot) = observed[index].lock() {
-                *slot = result;
-            }
+            observed[0] = survey.map(|(sums, best)| signals::observe(level, logits, (&sums, &best), draw));
         });
         for ((index, _), observed) in draws.iter().zip(observed) {
-            let observed = observed.into_inner().ok().flatten();
             let journey = rows[*index].journey;
             sampled[*index] = Some(observed.ok_or(EngineError::NotFinite { journey })?);
         }

@@ -6,9 +6,9 @@ use super::math::{gelu_tanh, silu};
 use super::matrix::Matrix;
 use super::memory::Region;
 use super::product::{Inputs, Outputs, TILES, product};
-use super::rowwise::Rows;
-use super::simd::{Isa, LANES, Level, Work, dispatch};
-use super::team::{ColumnBlock, Columns, Team};
+use super::rowwise::{Hands, Rows};
+use super::simd::{Isa, LANES, Work, dispatch, load_up_to, store_up_to};
+use super::team::{ColumnBlock, Columns};
 use crate::config::Activation;
 
 /// Matrices over the same inputs; their outputs lie side by side.
@@ -42,9 +42,7 @@ pub(super) enum Ending {
 #[derive(Clone, Copy)]
 pub(super) struct Machine<'a> {
     /// The threads.
-    pub(super) team: &'a Team,
-    /// Their instruction set.
-    pub(super) level: Level,
+    pub(super) hands: Hands<'a>,
     /// The weights.
     pub(super) region: &'a Region,
 }
@@ -80,13 +78,13 @@ impl Group {
     /// The products, into `out`, which has as many rows.
     pub(super) fn forward(&self, on: Machine<'_>, x: Inputs<'_>, ending: Ending, out: &mut Rows) {
         let columns = Columns::new(&mut out.all, out.stride, &self.cuts);
-        on.team.each(self.grain(x.rows), columns, |index, block| {
+        on.hands.team.each(self.grain(x.rows), columns, |index, block| {
             let Unit { matrix, first, tiles } = self.units[index];
             let bias = self.bias.as_ref().map(|bias| &bias[self.cuts[index]..self.cuts[index + 1]]);
             let matrix = (on.region, &self.matrices[matrix]);
             with_space(x.rows * tiles, |lanes| {
-                dispatch(on.level, Tiles { matrix, first, x, out: Outputs { lanes, tiles } });
-                dispatch(on.level, Finish { lanes, tiles, block, ending, bias });
+                dispatch(on.hands.level, Tiles { matrix, first, x, out: Outputs { lanes, tiles } });
+                dispatch(on.hands.level, Finish { lanes, tiles, block, ending, bias });
             });
         });
     }
@@ -95,15 +93,15 @@ impl Group {
     pub(super) fn gated(&self, on: Machine<'_>, x: Inputs<'_>, activation: Activation, out: &mut Rows) {
         let count = self.units.len() / 2;
         let columns = Columns::new(&mut out.all, out.stride, &self.cuts[..=count]);
-        on.team.each(self.grain(x.rows), columns, |index, block| {
+        on.hands.team.each(self.grain(x.rows), columns, |index, block| {
             let Unit { first, tiles, .. } = self.units[index];
             with_space(2 * x.rows * tiles, |space| {
                 let (gate, up) = space.split_at_mut(x.rows * tiles);
                 for (matrix, lanes) in self.matrices.iter().zip([&mut *gate, &mut *up]) {
                     let out = Outputs { lanes, tiles };
-                    dispatch(on.level, Tiles { matrix: (on.region, matrix), first, x, out });
+                    dispatch(on.hands.level, Tiles { matrix: (on.region, matrix), first, x, out });
                 }
-                dispatch(on.level, FinishGated { gate, up, tiles, block, activation });
+                dispatch(on.hands.level, FinishGated { gate, up, tiles, block, activation });
             });
         });
     }
@@ -151,12 +149,12 @@ impl Work for Finish<'_> {
             for (tile, (values, into)) in tiles.iter().zip(into.chunks_mut(LANES)).enumerate() {
                 let mut values = isa.load(values);
                 if let Some(bias) = self.bias {
-                    values = isa.add(values, read(isa, &bias[tile * LANES..]));
+                    values = isa.add(values, load_up_to(isa, &bias[tile * LANES..], 0.0));
                 }
                 if self.ending == Ending::Add {
-                    values = isa.add(values, read(isa, into));
+                    values = isa.add(values, load_up_to(isa, into, 0.0));
                 }
-                write(isa, values, into);
+                store_up_to(isa, values, into);
             }
         }
     }
@@ -185,33 +183,10 @@ impl Work for FinishGated<'_> {
                     Activation::Silu => silu(isa, gate),
                     Activation::GeluTanh => gelu_tanh(isa, gate),
                 };
-                write(isa, isa.mul(open, isa.load(up)), into);
+                store_up_to(isa, isa.mul(open, isa.load(up)), into);
             }
         }
     }
-}
-
-/// The next sixteen numbers, with zeros where there are fewer.
-#[inline(always)]
-fn read<I: Isa>(isa: I, from: &[f32]) -> I::Floats {
-    if let Some(whole) = from.first_chunk() {
-        return isa.load(whole);
-    }
-    let mut lanes = [0.0; LANES];
-    lanes[..from.len()].copy_from_slice(from);
-    isa.load(&lanes)
-}
-
-/// Writes sixteen numbers, or as many as there is room for.
-#[inline(always)]
-fn write<I: Isa>(isa: I, values: I::Floats, into: &mut [f32]) {
-    if let Some(whole) = into.first_chunk_mut() {
-        return isa.store(values, whole);
-    }
-    let mut lanes = [0.0; LANES];
-    isa.store(values, &mut lanes);
-    let count = into.len();
-    into.copy_from_slice(&lanes[..count]);
 }
 
 thread_local! {

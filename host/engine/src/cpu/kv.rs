@@ -7,7 +7,7 @@
 use bytemuck::Pod;
 
 use super::engine::KvType;
-use super::simd::{Isa, LANES};
+use super::simd::{Isa, LANES, load_up_to};
 use crate::paging::PAGE;
 
 /// How a key or value is kept.
@@ -136,13 +136,13 @@ impl<E: Element> Pages<E> {
             let (keys, values) = page[shape.head(layer, head)..][..all].split_at_mut(of_keys);
             for (key, lanes) in key.chunks(LANES).zip(keys.chunks_mut(LANES)) {
                 let mut kept = [E::zeroed(); LANES];
-                E::store(isa, padded(isa, key), &mut kept);
+                E::store(isa, load_up_to(isa, key, 0.0), &mut kept);
                 for (lanes, key) in lanes.iter_mut().zip(kept) {
                     lanes[at.place] = key;
                 }
             }
             for (value, into) in value.chunks(LANES).zip(&mut values[at.place * vectors..]) {
-                E::store(isa, padded(isa, value), into);
+                E::store(isa, load_up_to(isa, value, 0.0), into);
             }
         }
     }
@@ -167,15 +167,4 @@ impl<E: Element> Pages<E> {
         let (keys, values) = self.pages[page][self.shape.head(layer, head)..][..all].split_at(of_keys);
         PageView { keys, values }
     }
-}
-
-/// Up to sixteen numbers, with zeros after them.
-#[inline(always)]
-fn padded<I: Isa>(isa: I, x: &[f32]) -> I::Floats {
-    if let Some(whole) = x.first_chunk() {
-        return isa.load(whole);
-    }
-    let mut lanes = [0.0; LANES];
-    lanes[..x.len()].copy_from_slice(x);
-    isa.load(&lanes)
 }

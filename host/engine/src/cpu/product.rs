@@ -37,6 +37,24 @@ pub(super) struct Outputs<'a> {
     pub(super) tiles: usize,
 }
 
+impl Outputs<'_> {
+    /// Keeps the sums of a register block from a row and tile on; returns its rows.
+    #[inline(always)]
+    fn keep<I: Isa, const R: usize>(
+        &mut self,
+        isa: I,
+        (row, tile): (usize, usize),
+        sums: [[I::Floats; TILES]; R],
+    ) -> usize {
+        for (r, sums) in sums.into_iter().enumerate() {
+            for (t, sum) in sums.into_iter().enumerate() {
+                isa.store(sum, &mut self.lanes[(row + r) * self.tiles + tile + t]);
+            }
+        }
+        R
+    }
+}
+
 /// The outputs of tiles from tile `first` on, an even number, for all rows.
 #[inline(always)]
 pub(super) fn product<I: Isa>(
@@ -117,12 +135,7 @@ fn float_block<I: Isa, F: FloatFormat, const R: usize>(
             }
         }
     }
-    for (r, sums) in sums.into_iter().enumerate() {
-        for (t, sum) in sums.into_iter().enumerate() {
-            isa.store(sum, &mut out.lanes[(row + r) * out.tiles + column + t]);
-        }
-    }
-    R
+    out.keep(isa, (row, column), sums)
 }
 
 #[inline(always)]
@@ -218,12 +231,7 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
             }
         }
     }
-    for (r, sums) in sums.into_iter().enumerate() {
-        for (t, sum) in sums.into_iter().enumerate() {
-            isa.store(sum, &mut out.lanes[(row + r) * out.tiles + column + t]);
-        }
-    }
-    R
+    out.keep(isa, (row, column), sums)
 }
 
 /// Tiles in a register block, and what matrices are padded to.

@@ -102,6 +102,29 @@ pub(crate) trait Isa: Copy + Send + Sync {
     fn prefetch<T>(self, at: &[T], offset: usize);
 }
 
+/// The next sixteen numbers, with `fill` where there are fewer.
+#[inline(always)]
+pub(crate) fn load_up_to<I: Isa>(isa: I, from: &[f32], fill: f32) -> I::Floats {
+    if let Some(whole) = from.first_chunk() {
+        return isa.load(whole);
+    }
+    let mut lanes = [fill; LANES];
+    lanes[..from.len()].copy_from_slice(from);
+    isa.load(&lanes)
+}
+
+/// Writes sixteen numbers, or as many as there is room for.
+#[inline(always)]
+pub(crate) fn store_up_to<I: Isa>(isa: I, values: I::Floats, into: &mut [f32]) {
+    if let Some(whole) = into.first_chunk_mut() {
+        return isa.store(values, whole);
+    }
+    let mut lanes = [0.0; LANES];
+    isa.store(values, &mut lanes);
+    let count = into.len();
+    into.copy_from_slice(&lanes[..count]);
+}
+
 /// Something to be run on an instruction set. `with` and all it calls per element must be `#[inline(always)]`.
 pub(crate) trait Work {
     /// What it gives.

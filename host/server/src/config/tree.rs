@@ -202,29 +202,9 @@ struct ModelTable {
     tokens_max: NonZeroUsize,
     threads: Option<NonZeroUsize>,
     #[serde(default)]
-    kv: Kv,
+    kv: engine::KvType,
     #[serde(default = "kv_mib")]
     kv_mib: NonZeroU32,
-}
-
-/// As the file says it.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kv {
-    #[default]
-    Auto,
-    F16,
-    F32,
-}
-
-impl From<Kv> for engine::KvType {
-    fn from(kv: Kv) -> Self {
-        match kv {
-            Kv::Auto => Self::Auto,
-            Kv::F16 => Self::F16,
-            Kv::F32 => Self::F32,
-        }
-    }
 }
 
 impl ModelTable {
@@ -240,7 +220,7 @@ impl ModelTable {
             return Err(ConfigError::value(key, format!("is too many; at most {THREADS_MAX}")));
         }
         let Self { threads, kv_mib, .. } = self;
-        Ok(Model { source, limits, threads, kv: self.kv.into(), kv_mib })
+        Ok(Model { source, limits, threads, kv: self.kv, kv_mib })
     }
 }
 
