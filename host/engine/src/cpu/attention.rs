@@ -51,35 +51,30 @@ pub(super) fn attend<'a, I: Isa, E: Element>(
     let Queries { heads: all, dim, position, scoring } = queries;
     let heads = all.len() / dim;
     let wide = dim.next_multiple_of(LANES);
-    let sums = &mut out[..heads * wide];
-    sums.fill(0.0);
-    let mut states = [Softmax::<I>::new(isa); HEADS_MAX];
     let first = scoring.first(position);
-    for index in first / LANES..=position / LANES {
-        let view = page(index);
-        let from = index * LANES;
-        let seen = (first.max(from) - from, (position + 1 - from).min(LANES));
-        let mut head = 0;
-        // Heads that share a page's keys and values in registers.
-        while head < heads {
-            let together = (heads - head).min(TOGETHER);
-            let some = (&all[head * dim..][..together * dim], dim);
-            let states = &mut states[head..][..together];
-            let sums = &mut sums[head * wide..][..together * wide];
-            match together {
-                1 => page_of::<I, E, 1>(isa, (view, seen), some, scoring, (states, sums)),
-                2 => page_of::<I, E, 2>(isa, (view, seen), some, scoring, (states, sums)),
-                3 => page_of::<I, E, 3>(isa, (view, seen), some, scoring, (states, sums)),
-                _ => page_of::<I, E, TOGETHER>(isa, (view, seen), some, scoring, (states, sums)),
+    let together = (all.chunks(TOGETHER * dim)).zip(out[..heads * wide].chunks_mut(TOGETHER * wide));
+    for (some, sums) in together {
+        sums.fill(0.0);
+        let mut states = [Softmax::<I>::new(isa); TOGETHER];
+        let states = &mut states[..some.len() / dim];
+        for index in first / LANES..=position / LANES {
+            let from = index * LANES;
+            let seen = (first.max(from) - from, (position + 1 - from).min(LANES));
+            let view = (page(index), seen);
+            // The heads share a page's keys and values in registers.
+            match states.len() {
+                1 => page_of::<I, E, 1>(isa, view, (some, dim), scoring, (states, sums)),
+                2 => page_of::<I, E, 2>(isa, view, (some, dim), scoring, (states, sums)),
+                3 => page_of::<I, E, 3>(isa, view, (some, dim), scoring, (states, sums)),
+                _ => page_of::<I, E, TOGETHER>(isa, view, (some, dim), scoring, (states, sums)),
             }
-            head += together;
         }
-    }
-    for (head, sums) in sums.chunks_exact_mut(wide).enumerate() {
-        let total = isa.splat(isa.sum(states[head].total));
-        for sum in sums.as_chunks_mut::<LANES>().0 {
-            let mean = isa.div(isa.load(sum), total);
-            isa.store(mean, sum);
+        for (state, sums) in states.iter().zip(sums.chunks_exact_mut(wide)) {
+            let total = isa.splat(isa.sum(state.total));
+            for sum in sums.as_chunks_mut::<LANES>().0 {
+                let mean = isa.div(isa.load(sum), total);
+                isa.store(mean, sum);
+            }
         }
     }
 }
@@ -234,6 +229,3 @@ const TOGETHER: usize = 4;
 
 /// Vectors of values that are summed in registers at a time.
 const WEIGH_VECTORS: usize = 4;
-
-/// Most query heads that may share a key and value head.
-pub(crate) const HEADS_MAX: usize = 32;
