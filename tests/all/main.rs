@@ -9,6 +9,7 @@ mod http_routing;
 mod http_two;
 mod prebuilt;
 mod questions;
+mod recompile;
 mod reload;
 mod self_pair;
 mod tidy;

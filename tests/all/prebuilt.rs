@@ -3,7 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
-const TARGET: &str = "wasm32-wasip2";
+pub(crate) const TARGET: &str = "wasm32-wasip2";
+
+/// Whether the Wasm target is installed. CI sets `TOKENROUTER_REQUIRE_WASM`: there it must be.
+pub(crate) fn can_compile_policies(root: &Path) -> bool {
+    let installed = target_is_installed(root);
+    let required = std::env::var_os("TOKENROUTER_REQUIRE_WASM").is_some();
+    assert!(installed || !required, "the Rust target {TARGET} is not installed; rustup target add {TARGET}");
+    if !installed {
+        println!("skipped: the Rust target {TARGET} is not installed");
+    }
+    installed
+}
 
 fn target_is_installed(root: &Path) -> bool {
     let rustc =
@@ -12,14 +23,11 @@ fn target_is_installed(root: &Path) -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).is_dir()
 }
 
-/// Rebuilds the policies where the Wasm target is installed; CI sets `TOKENROUTER_REQUIRE_WASM`, so there it must be.
+/// Rebuilds the policies where the Wasm target is installed.
 #[test]
 fn prebuilt_policies_are_what_the_sources_give() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace");
-    if !target_is_installed(root) {
-        let required = std::env::var_os("TOKENROUTER_REQUIRE_WASM").is_some();
-        assert!(!required, "the Rust target {TARGET} is not installed; rustup target add {TARGET}");
-        println!("skipped: the Rust target {TARGET} is not installed");
+    if !can_compile_policies(root) {
         return;
     }
     // A folder of its own: the one that this test was built in may be locked.

@@ -11,7 +11,7 @@ use policy::Digest;
 use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Event, Runtime, builtin_policies};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 fn component(name: &str) -> &'static [u8] {
     builtin_policies().into_iter().find(|(known, _)| *known == name).expect("built in").1
@@ -24,8 +24,8 @@ fn put(folder: &Path, content: &[u8]) {
     fs::rename(new, folder.join("policy.wasm")).expect("renamed");
 }
 
-fn start(folder: &Path) -> Runtime {
-    put(folder, component("random-share"));
+/// A runtime whose route `mine` serves the component `policy.wasm` in `folder`.
+pub(crate) fn start(folder: &Path) -> Runtime {
     let text = r#"
         [models.small]
         files = "embedded:small"
@@ -40,7 +40,7 @@ fn start(folder: &Path) -> Runtime {
 }
 
 /// One answer: the revision it kept, and the roles that made its tokens.
-async fn answer(runtime: &Runtime) -> (Digest, BTreeSet<u16>) {
+pub(crate) async fn answer(runtime: &Runtime) -> (Digest, BTreeSet<u16>) {
     let selected = runtime.catalog().select("mine").expect("configured");
     let problem = &tinypair::problems::held_out(tinypair::problems::Mix::DEFAULT, 5, 1)[0];
     let content = problem.question.clone();
@@ -71,6 +71,7 @@ async fn answer(runtime: &Runtime) -> (Digest, BTreeSet<u16>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_policy_serves_within_two_seconds_and_drops_no_stream() {
     let folder = tempfile::tempdir().expect("a folder");
+    put(folder.path(), component("random-share"));
     let runtime = start(folder.path());
     let old = answer(&runtime).await.0;
     put(folder.path(), component("pinned"));
@@ -96,6 +97,7 @@ async fn a_replaced_policy_serves_within_two_seconds_and_drops_no_stream() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_policy_file_keeps_the_old_revision_serving() {
     let folder = tempfile::tempdir().expect("a folder");
+    put(folder.path(), component("random-share"));
     let runtime = start(folder.path());
     let old = answer(&runtime).await.0;
     put(folder.path(), b"this is not a component");
