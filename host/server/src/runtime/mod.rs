@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use journey::{JourneyId, Request, Routing};
+use policy::{Revision, Settings};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -94,18 +95,10 @@ impl Runtime {
             return Err(SubmitError::Draining);
         }
         let route = &selected.route;
-        let revision = route.policy_revision();
-        if let Some(revision) = &revision {
-            let settings = route.settings_with(&selected.overrides);
-            revision.settings(&settings).map_err(|error| SubmitError::Setting(error.to_string()))?;
-        } else if let Some(key) = selected.overrides.keys().next() {
-            return Err(SubmitError::Setting(format!(
-                "{:?} has no policy, so no setting {key:?}",
-                route.name
-            )));
-        }
+        let decider = decider(selected)?;
         let max_tokens = answer::room(&ask, route.context)?;
         let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
         let routing = revision.as_ref().map_or(Routing::Single, |revision| Routing::Policy {
             holds_visits: revision.descriptor().receives,
         });
@@ -130,8 +123,7 @@ impl Runtime {
             id,
             request,
             route: Arc::clone(route),
-            revision: revision.clone(),
-            settings: route.settings_with(&selected.overrides),
+            decider,
             client,
             accepted: self.accepted.token(),
         };
@@ -152,6 +144,23 @@ impl Runtime {
             subserver.join().await;
         }
     }
+}
+
+/// The policy revision that decides for a request, with its checked settings; none for a single model.
+fn decider(selected: &Selected) -> Result<Option<(Arc<Revision>, Settings)>, SubmitError> {
+    let Selected { route, overrides } = selected;
+    let Some(revision) = route.policy_revision() else {
+        return match overrides.keys().next() {
+            None => Ok(None),
+            Some(key) => {
+                let name = &route.name;
+                Err(SubmitError::Setting(format!("{name:?} has no policy, so no setting {key:?}")))
+            }
+        };
+    };
+    let settings = revision.settings(&route.settings_with(overrides));
+    let settings = settings.map_err(|error| SubmitError::Setting(error.to_string()))?;
+    Ok(Some((revision, settings)))
 }
 
 /// The end of an answer, and a policy's failure.

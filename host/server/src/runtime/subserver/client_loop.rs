@@ -54,16 +54,13 @@ async fn admit(
 }
 
 fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>> {
-    let revision = submission.revision.as_ref()?;
-    let session = revision.settings(&submission.settings).and_then(|settings| {
-        revision.session(Start {
-            journey: submission.id,
-            models: Arc::clone(&submission.route.model_infos),
-            settings,
-            prompt_tokens: submission.request.prompt.len() as u32,
-            max_tokens: submission.request.max_tokens as u32,
-            seed: submission.request.seed,
-        })
-    });
-    Some(session)
+    let (revision, settings) = submission.decider.as_ref()?;
+    Some(revision.session(Start {
+        journey: submission.id,
+        models: Arc::clone(&submission.route.model_infos),
+        settings: settings.clone(),
+        prompt_tokens: submission.request.prompt.len() as u32,
+        max_tokens: submission.request.max_tokens as u32,
+        seed: submission.request.seed,
+    }))
 }

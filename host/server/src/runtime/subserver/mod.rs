@@ -7,14 +7,13 @@ mod client_loop;
 mod cross_loop;
 mod decode_loop;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Engine;
 use journey::{JourneyId, Request};
-use policy::Revision;
+use policy::{Revision, Settings};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +28,8 @@ pub(super) struct Submission {
     pub(super) id: JourneyId,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
-    pub(super) revision: Option<Arc<Revision>>,
-    pub(super) settings: BTreeMap<String, f64>,
+    /// The policy's revision and its checked settings; none for a single model.
+    pub(super) decider: Option<(Arc<Revision>, Settings)>,
     pub(super) client: mpsc::Sender<Event>,
     pub(super) accepted: Accepted,
 }
