@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{CONFIG, Config};
-use crate::cpu::{self, KvShape};
+use crate::cpu;
 use crate::weights;
 use crate::{CpuEngine, EngineError, KvType, ModelFiles, ModelSpec, Tokenizer, WeightType};
 
@@ -103,7 +103,6 @@ fn survey(name: &str, config: &Config, checkpoint: &Checkpoint) -> Result<(Model
     }
     let most = stored.iter().max_by_key(|(_, bytes)| **bytes);
     let dtype = most.map_or(WeightType::F32, |(dtype, _)| *dtype);
-    let kv = KvShape { layers: config.layers, kv_heads: config.kv_heads, head_dim: config.head_dim };
     let spec = ModelSpec {
         name: name.to_owned(),
         architecture: config.architecture.clone(),
@@ -117,7 +116,6 @@ fn survey(name: &str, config: &Config, checkpoint: &Checkpoint) -> Result<(Model
         head_dim: config.head_dim,
         parameters,
         weight_bytes,
-        kv_bytes_per_token: kv.bytes_per_token(KvType::Auto.resolve(dtype)),
         eos: config.eos.clone(),
         dtype,
     };

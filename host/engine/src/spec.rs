@@ -1,6 +1,7 @@
 //! What is known about a model without running it.
 
-use crate::WeightType;
+use crate::cpu::KvShape;
+use crate::{KvType, WeightType};
 
 /// Shape, limits and cost of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +30,18 @@ pub struct ModelSpec {
     pub parameters: u64,
     /// Bytes of the weights in memory once loaded.
     pub weight_bytes: u64,
-    /// Bytes of KV that one position takes over all layers.
-    pub kv_bytes_per_token: u64,
     /// Tokens that end an answer: those of `generation_config.json` and then of the config; of a GGUF file, those that its
     /// keys name and then those known by their text.
     pub eos: Vec<u32>,
     /// How most of the weights are stored in the checkpoint.
     pub dtype: WeightType,
+}
+
+impl ModelSpec {
+    /// Bytes of KV that one position takes over all layers.
+    #[must_use]
+    pub fn kv_bytes_per_token(&self, kv: KvType) -> u64 {
+        let shape = KvShape { layers: self.layers, kv_heads: self.kv_heads, head_dim: self.head_dim };
+        shape.bytes_per_token(kv.resolve(self.dtype))
+    }
 }

@@ -1,12 +1,14 @@
 //! The server: loops, HTTP, configuration, command line.
 //!
 //! Everything that has rules lives in the pure crates; here rules are performed. Reading order follows a request:
-//! [`config`] → [`http`] → [`runtime`] (client-server loop, decode loop, cross-model loop) → back to [`http`].
+//! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop,
+//! cross-model loop) → back to [`http`].
 
 pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod http;
+pub mod models;
 pub mod runtime;
 pub mod telemetry;
 pub mod terminal;

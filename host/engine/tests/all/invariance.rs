@@ -42,7 +42,7 @@ fn engines(directory: &Path, kv: KvType) -> (CpuEngine, CpuEngine) {
     let open = |options| load("test", &files, options, &mut |_| ()).unwrap().engine;
     let cold = open(LoadOptions { kv, share_prefixes: false, ..LoadOptions::default() });
     // A sequence of the tests has four blocks.
-    let block = cold.spec().kv_bytes_per_token * 16;
+    let block = cold.spec().kv_bytes_per_token(KvType::Auto) * 16;
     let block = if kv == KvType::F16 { block / 2 } else { block };
     (open(LoadOptions { kv, threads: 3, kv_bytes: 18 * block, ..LoadOptions::default() }), cold)
 }

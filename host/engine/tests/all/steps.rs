@@ -1,7 +1,7 @@
 //! What a step refuses, what it leaves behind, and what loading says about a model.
 
 use engine::{
-    Engine, EngineError, KvUsage, LoadOptions, ModelFiles, Progress, Row, WeightType, inspect, load,
+    Engine, EngineError, KvType, KvUsage, LoadOptions, ModelFiles, Progress, Row, WeightType, inspect, load,
 };
 use journey::{Draw, JourneyId, Sampling};
 
@@ -52,7 +52,7 @@ fn kv_counts_positions_and_journeys() {
     let KvUsage { tokens, sequences, bytes, .. } = engine.kv();
     assert_eq!((tokens, sequences), (21, 2));
     // Two pages of 16 positions for A and one for B.
-    assert_eq!(bytes as u64, 48 * engine.spec().kv_bytes_per_token);
+    assert_eq!(bytes as u64, 48 * engine.spec().kv_bytes_per_token(KvType::Auto));
     engine.step(&[row(A, 4, &[3])]).unwrap();
     assert_eq!(engine.kv().tokens, 6);
     engine.release(A);
@@ -92,7 +92,10 @@ fn inspecting_tells_shape_and_cost() {
     assert_eq!((spec.name.as_str(), spec.architecture.as_str()), ("small", "LlamaForCausalLM"));
     assert_eq!((spec.vocabulary, spec.eos.as_slice()), (672, &[2][..]));
     assert_eq!(spec.dtype, WeightType::F16);
-    assert_eq!(spec.kv_bytes_per_token as usize, spec.layers * spec.kv_heads * spec.head_dim * 2 * 4);
+    assert_eq!(
+        spec.kv_bytes_per_token(KvType::Auto) as usize,
+        spec.layers * spec.kv_heads * spec.head_dim * 2 * 4
+    );
 
     let spec = inspect(&ModelFiles::Directory(random("bf16"))).unwrap();
     let layer = 16 * 24 * 2 + 16 * 12 * 2 + 3 * 16 * 24 + 2 * 16;

@@ -10,6 +10,7 @@ use policy::PolicyError;
 use crate::bench::decode::DecodeError;
 use crate::bench::quality::BenchError;
 use crate::config::ConfigError;
+use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
 
 /// A command that did not succeed.
@@ -74,14 +75,12 @@ pub enum CliError {
         /// What is wrong.
         problem: String,
     },
-    /// `embedded:NAME` names nothing.
-    #[error("the binary holds no model {name:?}; it holds {known}")]
-    NoSuchEmbedded {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
+    /// A model on the command line names nothing.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A model could not be brought from the hub.
+    #[error(transparent)]
+    Pull(#[from] Box<PullError>),
     /// A model's files.
     #[error("{model}")]
     Model {
@@ -162,7 +161,7 @@ impl CliError {
             Self::Log { .. }
             | Self::NoSuchRoute { .. }
             | Self::Settings { .. }
-            | Self::NoSuchEmbedded { .. }
+            | Self::Source(_)
             | Self::Decode(DecodeError::Context { .. })
             | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,
             _ => 1,

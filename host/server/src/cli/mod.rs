@@ -60,7 +60,7 @@ enum Command {
     /// Check a routing policy.
     #[command(subcommand)]
     Policy(policy::Policy),
-    /// Look at a model's files.
+    /// Bring models, and look at their files.
     #[command(subcommand)]
     Model(model::Model),
     /// Show or check a configuration.
@@ -86,6 +86,7 @@ impl Cli {
             Command::Bench(bench::Bench::Decode(args)) => bench::decode(&args, &terminal),
             Command::Policy(policy::Policy::Check(args)) => policy::check(&args, &terminal),
             Command::Model(model::Model::Inspect(args)) => model::inspect(&args, &terminal),
+            Command::Model(model::Model::Pull(args)) => model::bring(&args, &terminal),
             Command::Config(config::Command::Show) => config::show(&terminal),
             Command::Config(config::Command::Check(args)) => on_threads(config::check(args, &terminal)),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),

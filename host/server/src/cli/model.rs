@@ -1,30 +1,70 @@
-//! `tokenrouter model inspect`: what a model's files hold, without reading the weights.
+//! `tokenrouter model`: what a model's files hold, without reading the weights; and bringing models from the hub.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Subcommand;
-use engine::{ChatMessage, EngineError, ModelFiles, ModelSpec, Tokenizer};
+use engine::{ChatMessage, EngineError, KvType, ModelFiles, ModelSpec, Tokenizer};
 
 use super::CliError;
-use crate::terminal::{Align, Table, Terminal};
+use crate::models::{HubModel, ModelSource, SourceError, available_memory, pull};
+use crate::terminal::{Align, LoadBar, Table, Terminal, grouped, size};
 
-/// Look at a model's files.
+/// Bring models, and look at their files.
 #[derive(Debug, Subcommand)]
-#[command(after_help = "Example:\n  tokenrouter model inspect embedded:small")]
+#[command(after_help = "\
+Examples:
+  tokenrouter model inspect embedded:small
+  tokenrouter model pull hf:Qwen/Qwen2.5-0.5B-Instruct")]
 pub(super) enum Model {
     /// Show a model's architecture, size, and what a token of context costs.
     Inspect(Inspect),
+    /// Download a model from the Hugging Face Hub into the cache that Python uses too.
+    Pull(Pull),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   tokenrouter model inspect embedded:small
-  tokenrouter model inspect models/SmolLM2-135M")]
+  tokenrouter model inspect models/SmolLM2-135M
+  tokenrouter model inspect models/qwen2.5-coder-0.5b-q4_k_m.gguf
+  tokenrouter model inspect hf:Qwen/Qwen2.5-0.5B-Instruct")]
 pub(super) struct Inspect {
-    /// A folder in the Hugging Face layout, or embedded:NAME.
-    #[arg(value_name = "DIR|embedded:NAME")]
+    /// A folder in the Hugging Face layout, a GGUF file, embedded:NAME, or hf:ORG/NAME that was pulled.
+    #[arg(value_name = "MODEL")]
     model: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Only what loading needs is downloaded: safetensors with config and tokenizer, or one GGUF file. A download that broke
+off goes on where it stopped. HF_HOME moves the cache, HF_ENDPOINT names another hub.
+
+Examples:
+  tokenrouter model pull hf:Qwen/Qwen2.5-0.5B-Instruct
+  tokenrouter model pull hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:q4_k_m
+  tokenrouter model pull hf:HuggingFaceTB/SmolLM2-135M@main")]
+pub(super) struct Pull {
+    /// The model: hf:ORG/NAME, with @REVISION and, to choose among GGUF files, :FILE.
+    #[arg(value_name = "hf:ORG/NAME[@REVISION][:FILE]", value_parser = hub_model)]
+    model: HubModel,
+    /// For private and gated models.
+    #[arg(long, value_name = "TOKEN", env = "HF_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+fn hub_model(text: &str) -> Result<HubModel, String> {
+    let name = text.strip_prefix("hf:").unwrap_or(text);
+    HubModel::parse(name).map_err(|error| error.to_string())
+}
+
+pub(super) fn bring(args: &Pull, terminal: &Terminal) -> Result<(), CliError> {
+    let mut bar = LoadBar::downloading();
+    let path = pull(&args.model, args.token.clone(), &mut bar).map_err(Box::new)?;
+    drop(bar);
+    let model = &args.model;
+    terminal.line(format_args!("{}", path.display()))?;
+    Ok(terminal.line(format_args!("to serve it, in a configuration:  files = \"hf:{model}\""))?)
 }
 
 pub(super) fn inspect(args: &Inspect, terminal: &Terminal) -> Result<(), CliError> {
@@ -37,14 +77,8 @@ pub(super) fn inspect(args: &Inspect, terminal: &Terminal) -> Result<(), CliErro
 
 /// Where the files of a model named on the command line are.
 pub(super) fn files(model: &str) -> Result<ModelFiles, CliError> {
-    let Some(name) = model.strip_prefix("embedded:") else {
-        return Ok(ModelFiles::Directory(PathBuf::from(model)));
-    };
-    let found = tinypair::models::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = tinypair::models::ALL.iter().map(|model| model.name).collect();
-        CliError::NoSuchEmbedded { name: name.to_owned(), known: known.join(", ") }
-    })?;
-    Ok(ModelFiles::Embedded { name: found.name, files: found.files })
+    let source = ModelSource::parse(model, Path::new("")).map_err(SourceError::from)?;
+    Ok(source.files()?)
 }
 
 fn describe(spec: &ModelSpec, tokenizer: &Tokenizer) -> Table {
@@ -60,9 +94,13 @@ fn describe(spec: &ModelSpec, tokenizer: &Tokenizer) -> Table {
     table.row([&"heads", &heads]);
     table.row([&"vocabulary", &grouped(spec.vocabulary as u64)]);
     table.row([&"context", &format!("{} tokens", grouped(spec.context as u64))]);
-    table.row([&"KV per token", &size(spec.kv_bytes_per_token)]);
-    let full = spec.kv_bytes_per_token * spec.context as u64;
+    let per_token = spec.kv_bytes_per_token(KvType::Auto);
+    table.row([&"KV per token", &size(per_token)]);
+    let full = per_token * spec.context as u64;
     table.row([&"KV of a full context", &size(full)]);
+    let least = spec.weight_bytes + full;
+    let available = available_memory().map_or_else(|| "unknown".to_owned(), size);
+    table.row([&"memory for one full context", &format!("{} ({available} available here)", size(least))]);
     let eos: Vec<String> = spec.eos.iter().map(ToString::to_string).collect();
     table.row([&"end tokens", &if eos.is_empty() { "none".to_owned() } else { eos.join(", ") }]);
     table.row([&"chat template", &chat_template(tokenizer)]);
@@ -75,49 +113,5 @@ fn chat_template(tokenizer: &Tokenizer) -> String {
         Ok(_) => "yes".to_owned(),
         Err(EngineError::NoTemplate) => "no (completions only)".to_owned(),
         Err(error) => format!("yes, but it does not take a user's message: {error}"),
-    }
-}
-
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (ix, digit) in digits.chars().enumerate() {
-        if ix > 0 && (digits.len() - ix).is_multiple_of(3) {
-            shown.push(' ');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// Bytes in the largest unit that keeps the number above 1.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut amount = bytes as f64;
-    let mut unit = 0;
-    while amount >= 1024.0 && unit + 1 < UNITS.len() {
-        amount /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} bytes") } else { format!("{amount:.1} {}", UNITS[unit]) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_apart() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(672), "672");
-        assert_eq!(grouped(1_193_600), "1 193 600");
-    }
-
-    #[test]
-    fn sizes_have_the_largest_unit_that_fits() {
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1024), "1.0 KiB");
-        assert_eq!(size(3 << 30), "3.0 GiB");
     }
 }

@@ -6,10 +6,9 @@ use std::time::Instant;
 use clap::Subcommand;
 use policy::Revision;
 
-use super::model::size;
 use super::{CliError, ConfigFile, configuration};
 use crate::runtime::policy_host;
-use crate::terminal::{Align, Table, Terminal};
+use crate::terminal::{Align, Table, Terminal, size};
 
 /// Check a routing policy.
 #[derive(Debug, Subcommand)]

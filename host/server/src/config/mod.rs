@@ -7,7 +7,7 @@ mod error;
 mod tree;
 
 pub use error::ConfigError;
-pub use tree::{Config, Model, ModelSource, PolicySource, Route, Sandbox, Server};
+pub use tree::{Config, Model, PolicySource, Route, Sandbox, Server};
 
 /// The configuration used when none is given, as text.
 pub const EMBEDDED: &str = include_str!("../../../../examples/configs/embedded.toml");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::ConfigError;
+use crate::models::ModelSource;
 
 /// Everything the server needs to start.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct Server {
     pub body_bytes_max: NonZeroUsize,
     /// Seconds that running answers may take after SIGTERM. Default 30.
     pub drain_seconds: u64,
+    /// Whether models that do not fit into memory are refused. Default true.
+    pub memory_check: bool,
 }
 
 impl Default for Server {
@@ -47,6 +50,7 @@ impl Default for Server {
             queue_max: count(1024),
             body_bytes_max: count(4 << 20),
             drain_seconds: 30,
+            memory_check: true,
         }
     }
 }
@@ -104,15 +108,6 @@ impl Config {
     pub fn threads(&self, model: &Model, cores: usize) -> usize {
         model.threads.map_or_else(|| (cores / self.models.len().max(1)).max(1), NonZeroUsize::get)
     }
-}
-
-/// Where a model's files are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModelSource {
-    /// `embedded:NAME`: inside the binary.
-    Embedded(String),
-    /// A folder in the Hugging Face layout, or a GGUF file.
-    Folder(PathBuf),
 }
 
 /// `[routes.NAME]`
@@ -210,10 +205,8 @@ struct ModelTable {
 impl ModelTable {
     fn check(self, name: &str, folder: &Path) -> Result<Model, ConfigError> {
         check_name("models", name)?;
-        let source = match self.files.strip_prefix("embedded:") {
-            Some(embedded) => ModelSource::Embedded(embedded.to_owned()),
-            None => ModelSource::Folder(folder.join(self.files)),
-        };
+        let source = ModelSource::parse(&self.files, folder)
+            .map_err(|error| ConfigError::value(format!("models.{name}.files"), error.to_string()))?;
         let limits = scheduler::Limits { rows_max: self.rows_max, tokens_max: self.tokens_max };
         if self.threads.is_some_and(|threads| threads.get() > THREADS_MAX) {
             let key = format!("models.{name}.threads");
@@ -364,7 +357,7 @@ mod tests {
     fn paths_are_relative_to_the_file() {
         let text = format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = \"mine.wasm\"");
         let config = Config::parse(&text, Path::new("etc")).expect("valid");
-        assert_eq!(config.models["a"].source, ModelSource::Folder(PathBuf::from("etc/x")));
+        assert_eq!(config.models["a"].source, ModelSource::Path(PathBuf::from("etc/x")));
         assert_eq!(config.routes["r"].policy, PolicySource::File(PathBuf::from("etc/mine.wasm")));
     }
 }

@@ -8,7 +8,8 @@ use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::subserver::Powered;
-use crate::config::{self, Config, ModelSource};
+use crate::config::{self, Config};
+use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory};
 
 /// Who is told how far loading has come.
 pub trait LoadProgress {
@@ -28,16 +29,17 @@ impl LoadProgress for () {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// `embedded:NAME` names nothing.
-    #[error("models.{model:?}.files: the binary holds no model {name:?}; it holds {known}")]
-    NoSuchEmbedded {
+    /// A model's files cannot be found.
+    #[error("models.{model:?}.files: {source}")]
+    Source {
         /// Model in the configuration.
         model: String,
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
+        /// Why.
+        source: Box<SourceError>,
     },
+    /// The models do not fit into memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// A model does not load.
     #[error("models.{model:?}: {source}")]
     Model {
@@ -131,17 +133,14 @@ pub(super) fn load_catalog(
 ) -> Result<(Catalog, Vec<Powered>), StartError> {
     let mut models = Vec::new();
     let mut engines = Vec::new();
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    for (name, model) in &config.models {
-        let options = LoadOptions {
-            threads: config.threads(model, cores),
-            kv: model.kv,
-            kv_bytes: u64::from(model.kv_mib.get()) << 20,
-            ..LoadOptions::default()
-        };
-        let Loaded { engine, tokenizer } = load_model(name, model, options, progress)?;
-        models.push(Model { name: name.clone(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
-        engines.push(Powered { name: name.clone(), engine: Box::new(engine), limits: model.limits });
+    for (name, model, files) in find(config)? {
+        let options = options(config, model);
+        let Loaded { engine, tokenizer } = engine::load(name, &files, options, &mut |read| {
+            progress.model(name, read.done_bytes, read.total_bytes);
+        })
+        .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
+        models.push(Model { name: name.to_owned(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
+        engines.push(Powered { name: name.to_owned(), engine: Box::new(engine), limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {
@@ -160,25 +159,38 @@ pub(super) fn load_catalog(
     Ok((Catalog { models, routes }, engines))
 }
 
-fn load_model(
-    name: &str,
-    model: &config::Model,
-    options: LoadOptions,
-    progress: &mut dyn LoadProgress,
-) -> Result<Loaded, StartError> {
-    let files = match &model.source {
-        ModelSource::Folder(path) => ModelFiles::Directory(path.clone()),
-        ModelSource::Embedded(embedded) => {
-            let Some(found) = tinypair::models::by_name(embedded) else {
-                let known: Vec<&str> = tinypair::models::ALL.iter().map(|model| model.name).collect();
-                let (model, name) = (name.to_owned(), embedded.clone());
-                return Err(StartError::NoSuchEmbedded { model, name, known: known.join(", ") });
-            };
-            ModelFiles::Embedded { name: found.name, files: found.files }
+/// Finds the files of all models, and refuses models that cannot all be in memory before it is spent on one of them.
+fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, StartError> {
+    let mut found = Vec::with_capacity(config.models.len());
+    let mut needs = Vec::with_capacity(config.models.len());
+    let journeys = config.server.journeys_max.get() as u64;
+    for (name, model) in &config.models {
+        let files = model
+            .source
+            .files()
+            .map_err(|source| StartError::Source { model: name.clone(), source: Box::new(source) })?;
+        if config.server.memory_check {
+            let spec = engine::inspect(&files)
+                .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
+            needs.push(Need::new(name, &spec, model.kv, (options(config, model).kv_bytes, journeys)));
         }
-    };
-    engine::load(name, &files, options, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
-        .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })
+        found.push((name.as_str(), model, files));
+    }
+    if let Some(available) = available_memory().filter(|_| config.server.memory_check) {
+        check_memory(&needs, available)?;
+    }
+    Ok(found)
+}
+
+fn options(config: &Config, model: &config::Model) -> LoadOptions {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let threads = config.threads(model, cores);
+    LoadOptions {
+        threads,
+        kv: model.kv,
+        kv_bytes: u64::from(model.kv_mib.get()) << 20,
+        ..LoadOptions::default()
+    }
 }
 
 struct Policies {

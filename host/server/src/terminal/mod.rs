@@ -7,6 +7,7 @@ pub mod palette;
 mod progress;
 mod speakers;
 mod table;
+mod units;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +17,7 @@ use anstream::{AutoStream, ColorChoice};
 pub use progress::{LoadBar, bar};
 pub use speakers::Speakers;
 pub use table::{Align, Table};
+pub use units::{grouped, size};
 
 /// Where a command's words go.
 #[derive(Clone, Copy, Debug)]

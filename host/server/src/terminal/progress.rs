@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::models::PullProgress;
 use crate::runtime::LoadProgress;
 
 /// A bar over `length` units. Hidden when standard error is no terminal.
@@ -42,6 +43,22 @@ impl LoadProgress for LoadBar {
     }
 }
 
+impl LoadBar {
+    /// A bar for what is downloaded.
+    #[must_use]
+    pub fn downloading() -> Self {
+        Self { bar: bar(0, DOWNLOADING), models: BTreeMap::new() }
+    }
+}
+
+impl PullProgress for LoadBar {
+    fn at(&mut self, file: &str, done_bytes: u64, total_bytes: u64) {
+        self.bar.set_length(total_bytes);
+        self.bar.set_position(done_bytes);
+        self.bar.set_message(file.to_owned());
+    }
+}
+
 impl Drop for LoadBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -49,6 +66,7 @@ impl Drop for LoadBar {
 }
 
 const LOADING: &str = "loading  {bar:32} {bytes}/{total_bytes}  {msg}";
+const DOWNLOADING: &str = "downloading  {bar:32} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}  {msg}";
 
 #[cfg(test)]
 mod tests {
@@ -64,7 +82,9 @@ mod tests {
 
     #[test]
     fn the_templates_are_valid() {
-        for template in [LOADING, crate::bench::quality::PROGRESS, crate::bench::decode::PROGRESS] {
+        for template in
+            [LOADING, DOWNLOADING, crate::bench::quality::PROGRESS, crate::bench::decode::PROGRESS]
+        {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

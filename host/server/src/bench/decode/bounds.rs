@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use engine::{ModelSpec, Peaks};
+use engine::{KvType, ModelSpec, Peaks};
 use serde::Serialize;
 
 use super::Machine;
@@ -56,7 +56,7 @@ pub(super) struct Work {
 impl Work {
     /// One decode step of a batch whose sequences have `positions` each.
     pub(super) fn decode(spec: &ModelSpec, batch: usize, positions: usize) -> Self {
-        let kv = batch as u64 * positions as u64 * spec.kv_bytes_per_token;
+        let kv = batch as u64 * positions as u64 * spec.kv_bytes_per_token(KvType::Auto);
         let multiply_adds = batch as u64 * (layers(spec) + head(spec));
         Self {
             tokens: batch as u64,
@@ -129,7 +129,6 @@ pub(super) mod tests {
             head_dim: 64,
             parameters: 134_515_008,
             weight_bytes: 96_600_000,
-            kv_bytes_per_token: 23_040,
             eos: Vec::new(),
             dtype: WeightType::Q4_1,
         }

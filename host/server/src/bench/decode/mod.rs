@@ -14,7 +14,7 @@ pub use bounds::{Bound, Limit};
 pub use machine::Machine;
 pub use report::{Report, Row, Speed};
 
-use engine::{Engine, EngineError, LoadOptions, ModelSpec};
+use engine::{Engine, EngineError, KvType, LoadOptions, ModelSpec};
 
 use machine::Effort;
 
@@ -46,7 +46,7 @@ impl Plan {
         let sequences = self.batches.iter().copied().max().unwrap_or(1) as u64;
         // KV comes in blocks of some positions, of which each sequence may leave one nearly empty.
         let positions = (self.prompt + self.tokens + BLOCK_MAX) as u64;
-        let kv_bytes = sequences * positions * spec.kv_bytes_per_token;
+        let kv_bytes = sequences * positions * spec.kv_bytes_per_token(KvType::Auto);
         LoadOptions { threads: self.threads, kv_bytes, share_prefixes: false, ..LoadOptions::default() }
     }
 

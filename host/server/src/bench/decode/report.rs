@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::ModelSpec;
+use engine::{KvType, ModelSpec};
 
 use super::bounds::{self, Work};
 use super::rounds::Times;
@@ -134,7 +134,7 @@ impl Report {
             "f32_gmac_per_s": peaks.f32_gmac_per_s,
             "instructions": peaks.instructions,
             "weight_bytes_per_step": bounds::weight_bytes(&self.spec),
-            "kv_bytes_per_position": self.spec.kv_bytes_per_token,
+            "kv_bytes_per_position": self.spec.kv_bytes_per_token(KvType::Auto),
             "multiply_adds_per_token": bounds::multiply_adds(&self.spec),
         })
     }
@@ -174,7 +174,7 @@ impl Report {
         let reads = format!(
             "a step reads {} MB of weights, and {:.1} KB of KV per position and sequence",
             megabytes(bounds::weight_bytes(&self.spec)),
-            self.spec.kv_bytes_per_token as f64 / 1e3
+            self.spec.kv_bytes_per_token(KvType::Auto) as f64 / 1e3
         );
         table.row([&read(weights_bytes), &format!("{weights:.1} GB/s"), &reads]);
         table.row([&read(memory_bytes), &format!("{memory:.1} GB/s"), &"what no cache holds"]);

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Finding;
-use crate::cli::model::size;
+use crate::models::available_memory;
+use crate::terminal::size;
 
 pub(super) fn version() -> Finding {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -52,21 +53,14 @@ pub(super) fn cores() -> Finding {
 }
 
 pub(super) fn memory() -> Finding {
-    let Some(available) = std::fs::read_to_string(MEMINFO).ok().and_then(|text| available_bytes(&text))
-    else {
-        return Finding::warn("memory", format!("cannot be measured: there is no {MEMINFO} here"));
+    let Some(available) = available_memory() else {
+        return Finding::warn("memory", "cannot be measured on this system");
     };
     if available < MEMORY_LEAST_BYTES {
         let least = size(MEMORY_LEAST_BYTES);
         return Finding::warn("memory", format!("{} available; {least} are comfortable", size(available)));
     }
     Finding::ok("memory", format!("{} available", size(available)))
-}
-
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
 }
 
 pub(super) fn port(address: SocketAddr) -> Finding {
@@ -97,7 +91,6 @@ fn installed(target_libdir: &[u8]) -> bool {
     !path.trim().is_empty() && Path::new(path.trim()).is_dir()
 }
 
-const MEMINFO: &str = "/proc/meminfo";
 /// Both embedded models, 256 journeys with full contexts, and the policies' instances fit.
 const MEMORY_LEAST_BYTES: u64 = 512 << 20;
 
@@ -105,13 +98,6 @@ const MEMORY_LEAST_BYTES: u64 = 512 << 20;
 mod tests {
     use super::*;
     use crate::cli::doctor::Verdict;
-
-    #[test]
-    fn available_memory_is_read_in_kib() {
-        let text = "MemTotal:  100 kB\nMemAvailable:    2048 kB\n";
-        assert_eq!(available_bytes(text), Some(2 << 20));
-        assert_eq!(available_bytes("MemTotal: 1 kB"), None);
-    }
 
     #[test]
     fn a_taken_port_is_a_warning_with_advice() {

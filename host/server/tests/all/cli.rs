@@ -1,11 +1,11 @@
-//! The real binary, as a person or a script uses it.
+//! What a person or a script sees of each command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
 fn tokenrouter(args: &[&str]) -> Output {
-    Command::new(BINARY).args(args).output().expect("the binary starts")
+    Command::new(crate::BINARY).args(args).output().expect("the binary starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -24,7 +24,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let mut process = Command::new(BINARY)
+        let mut process = Command::new(crate::BINARY)
             .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
             .stdout(Stdio::piped())
             .spawn()
@@ -103,6 +103,27 @@ fn a_wrong_configuration_is_named_by_file_and_key() {
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("wrong.toml") && message.contains("listen_on"), "{message}");
+}
+
+#[test]
+fn models_that_cannot_fit_are_refused_before_they_are_loaded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("huge.toml");
+    let mut text = "[server]\njourneys_max = 100000000\nmemory_check = true\n".to_owned();
+    text.push_str("[models.small]\nfiles = \"embedded:small\"\nkv_mib = 67108864\n");
+    std::fs::write(&file, &text).expect("written");
+    let check = || tokenrouter(&["config", "check", file.to_str().expect("UTF-8")]);
+    let output = check();
+    assert_eq!(output.status.code(), Some(1));
+    let message = stderr(&output);
+    for part in
+        ["TiB of memory", "\"small\"", "of weights", "of KV", "are available", "kv_mib", "memory_check"]
+    {
+        assert!(message.contains(part), "{part:?} is missing in {message:?}");
+    }
+    // Pages come as they are needed, so whoever knows better may go on.
+    std::fs::write(&file, text.replace("memory_check = true", "memory_check = false")).expect("written");
+    assert!(check().status.success(), "{}", stderr(&check()));
 }
 
 #[test]
@@ -222,10 +243,9 @@ fn every_help_fits_a_screen_and_has_examples() {
     }
 }
 
-const BINARY: &str = env!("CARGO_BIN_EXE_tokenrouter");
 const QUESTION: &str = "Tom has 45 apples. He finds 17 more apples. How many apples does Tom have now?";
 const SCREEN_LINES: usize = 30;
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "",
     "serve",
     "run",
@@ -236,6 +256,7 @@ const COMMANDS: [&str; 13] = [
     "policy check",
     "model",
     "model inspect",
+    "model pull",
     "config",
     "config check",
     "doctor",
