@@ -40,12 +40,12 @@ pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Resul
     let Wanted { model, prompt, sampling, seed, stop, limit, shape } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
     let ask = Ask {
-        prompt: tokens(&selected.route, prompt, names.prompt)?,
         sampling,
         seed: seed.unwrap_or_else(unguessable),
         stop,
         max_tokens: limit.map(|(most, _)| most),
         candidates: shape.logprobs.unwrap_or(0),
+        ..Ask::greedy(tokens(&selected.route, prompt, names.prompt)?)
     };
     Ok(Prepared { model, selected, ask, shape, names })
 }

@@ -16,6 +16,7 @@ pub(super) fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
         temperature: temperature as f32,
         top_p: top_p as f32,
         top_k: u32::try_from(top_k).unwrap_or(0),
+        min_p: 0.0,
     })
 }
 

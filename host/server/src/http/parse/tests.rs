@@ -29,7 +29,7 @@ fn refused(outcome: Result<Wanted, ApiError>, param: Option<&str>, code: &str, w
 #[test]
 fn a_plain_chat_has_the_defaults_of_openai() {
     let wanted = chat(&json!({})).unwrap();
-    assert_eq!(wanted.sampling, Sampling { temperature: 1.0, top_p: 1.0, top_k: 0 });
+    assert_eq!(wanted.sampling, Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0 });
     assert_eq!((wanted.seed, wanted.limit, wanted.shape), (None, None, Shape::default()));
     let hi = ChatMessage { role: "user".to_owned(), content: "hi".to_owned() };
     assert_eq!(wanted.prompt, Prompt::Chat(vec![hi]));
