@@ -4,7 +4,9 @@
 //! adjusts or cuts, so they mean the same whatever the client's sampling is. So do log-probabilities: what is reported of
 //! a token is the model's opinion, not that of the penalties.
 
-use journey::{Candidate, Draw, Sampled, Signals};
+use std::sync::Arc;
+
+use journey::{Candidate, Distribution, Draw, Sampled, Signals};
 
 use crate::cpu::{Level, Sums};
 use crate::sampler::{Ranked, choose};
@@ -22,6 +24,7 @@ pub(crate) fn observe(
     let candidate =
         |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
     let logprob = |token: u32| softmax.logprob(logits[token as usize]) as f32;
+    let keep = || Arc::new(Distribution::summed(logits.to_vec(), sums.best, sums.total));
     let first = softmax.prob(best[0].logit);
     let second = best.get(1).map_or(0.0, |second| softmax.prob(second.logit));
     Sampled {
@@ -34,6 +37,7 @@ pub(crate) fn observe(
         },
         candidates: best.iter().take(draw.candidates).map(candidate).collect(),
         logprobs: draw.logprobs_of.iter().map(|&token| logprob(token)).collect(),
+        kept: draw.keep.then(keep),
     }
 }
 
@@ -113,12 +117,17 @@ mod tests {
     #[test]
     fn what_is_asked_about_is_told_as_the_sampled_token_is() {
         let logits = [1.0, 3.0, 2.5, -4.0];
-        let asked = observe(&logits, &Draw { logprobs_of: &[3, 1], ..greedy(4) }).unwrap();
-        assert_eq!(asked.logprobs[1], asked.logprob);
-        assert!((asked.logprobs[0].exp() - asked.candidates[3].prob).abs() < 1e-6);
+        let asked = observe(&logits, &Draw { logprobs_of: &[3, 1], keep: true, ..greedy(4) }).unwrap();
+        let kept = asked.kept.expect("asked for");
+        assert_eq!(asked.logprobs, [kept.logprob(3) as f32, asked.logprob]);
+        for candidate in &asked.candidates {
+            assert_eq!(kept.prob(candidate.token) as f32, candidate.prob);
+        }
+        assert_eq!(kept.top(4), asked.candidates);
+        assert!((kept.entropy() as f32 - asked.signals.entropy).abs() < 1e-6);
         let plain = observe(&logits, &greedy(4)).unwrap();
         assert_eq!(plain.signals, asked.signals);
-        assert!(plain.logprobs.is_empty());
+        assert!(plain.kept.is_none() && plain.logprobs.is_empty());
     }
 
     #[test]

@@ -92,7 +92,8 @@ pub trait Engine: Send {
     /// journey's tokens up to its position and on its draw alone: not on the other rows, nor on later tokens of its
     /// own, nor on how the tokens were spread over steps. So verifying a draft gives the bits of decoding it.
     ///
-    /// Logits of every draw are in memory at once, four bytes for each token of the vocabulary.
+    /// Logits of every draw are in memory at once, four bytes for each token of the vocabulary, and what
+    /// [`Draw::keep`] asks for is as large again until the caller drops it.
     ///
     /// # Errors
     /// The caller's faults are found before anything is fed, and leave every KV as it was: an empty row

@@ -308,6 +308,8 @@ impl Journey {
         self.committed += 1;
         self.run += 1;
         self.hops = 0;
+        // It has been judged; what waits for a slow client must be small.
+        made.sampled.kept = None;
         let ends = self.request.ends.tokens.contains(&token);
         let bytes: &[u8] = if ends { &[] } else { self.request.vocabulary.bytes(token) };
         made.text = self.output.text.push(bytes);

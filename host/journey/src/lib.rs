@@ -4,11 +4,12 @@
 //! must happen next ([`Effect`]). It performs nothing: no clock, no randomness of its own, no I/O. The loops of the
 //! server perform effects; the engine and the policy host speak the vocabulary of [`step`] and [`decision`].
 //!
-//! Reading order follows a request: [`request`], [`adjust`] → [`step`] → [`decision`] → [`journey`],
+//! Reading order follows a request: [`request`], [`adjust`] → [`step`], [`distribution`] → [`decision`] → [`journey`],
 //! [`history`] → [`outcome`], [`text`].
 
 pub mod adjust;
 pub mod decision;
+pub mod distribution;
 pub mod history;
 pub mod ids;
 pub mod journey;
@@ -20,6 +21,7 @@ pub mod text;
 
 pub use adjust::{Adjust, Adjustments, TokenMask};
 pub use decision::{Accept, Decision, Handoff, Offer, Parcel};
+pub use distribution::Distribution;
 pub use history::{Seen, Tally};
 pub use ids::{JourneyId, Role};
 pub use journey::Journey;

@@ -2,7 +2,10 @@
 //!
 //! The engine fills [`Sampled`]; the journey adds where it happened and shows it to the policy as [`Step`].
 
+use std::sync::Arc;
+
 use crate::adjust::Adjust;
+use crate::distribution::Distribution;
 use crate::ids::Role;
 use crate::request::Sampling;
 
@@ -21,13 +24,15 @@ pub struct Draw<'a> {
     pub candidates: usize,
     /// Tokens whose log-probabilities to report in [`Sampled::logprobs`].
     pub logprobs_of: &'a [u32],
+    /// Whether to keep the whole distribution, in [`Sampled::kept`].
+    pub keep: bool,
 }
 
 impl Draw<'_> {
     /// A draw at one uniform number that asks for nothing beside the token.
     #[must_use]
     pub const fn new(sampling: Sampling, uniform: f64) -> Self {
-        Self { sampling, uniform, adjust: None, candidates: 0, logprobs_of: &[] }
+        Self { sampling, uniform, adjust: None, candidates: 0, logprobs_of: &[], keep: false }
     }
 
     /// The most probable token and nothing beside it.
@@ -69,6 +74,9 @@ pub struct Sampled {
     pub candidates: Vec<Candidate>,
     /// Log-probabilities of the tokens of [`Draw::logprobs_of`], of the same kind as `logprob`.
     pub logprobs: Vec<f32>,
+    /// The distribution by the model's own logits, if [`Draw::keep`] asked for it. It is let go with the `Sampled`: when
+    /// the token is dropped or becomes part of the answer.
+    pub kept: Option<Arc<Distribution>>,
 }
 
 /// One decoded position as the policy sees it. The token is *held*: it is not in the sequence yet.

@@ -17,6 +17,7 @@ fn draw<'a>(adjust: Adjust<'a>, position: usize, next: &'a [u32]) -> Draw<'a> {
         adjust: Some(adjust),
         candidates: 5,
         logprobs_of: next,
+        keep: true,
         ..Draw::new(sampling, uniform)
     }
 }
@@ -71,6 +72,8 @@ fn a_draft_verified_in_one_step_says_what_decoding_says() {
         let row = Row { journey, salt: 7, from: 3, tokens: &tokens[..DRAFTED], draws: &draws };
         for (asked, said) in engine.step(&[row]).unwrap().iter().zip(&said) {
             assert_eq!(asked.logprobs, [said.logprob]);
+            let kept = said.kept.as_ref().expect("asked for");
+            assert_eq!(kept.logprob(said.token) as f32, said.logprob);
         }
         // Half of the draft is refused: what follows is as if it had never been fed.
         let half = DRAFTED / 2;
@@ -89,5 +92,5 @@ fn penalties_change_what_is_chosen_and_not_what_is_said() {
     let other = decoded(&mut engine, JourneyId(2), &wishes);
     assert_ne!(other[0].token, plain[0].token);
     assert_eq!(other[0].signals, plain[0].signals);
-    assert_eq!(other[0].candidates, plain[0].candidates);
+    assert_eq!((&other[0].candidates, &other[0].kept), (&plain[0].candidates, &plain[0].kept));
 }

@@ -48,7 +48,8 @@ impl Asked {
             _ => (0.0, Some(Adjust { mask: Some(&self.mask), ..adjust })),
         };
         let sampling = Sampling { temperature: 0.8, top_p: 0.95, top_k: 0, min_p };
-        Draw { adjust, candidates: 3, logprobs_of: &[7, 0], ..Draw::new(sampling, uniform) }
+        let keep = self.journey == 1;
+        Draw { adjust, candidates: 3, logprobs_of: &[7, 0], keep, ..Draw::new(sampling, uniform) }
     }
 }
 
