@@ -6,6 +6,7 @@ mod http_clients;
 mod http_errors;
 mod http_life;
 mod http_routing;
+mod http_sampling;
 mod http_two;
 mod prebuilt;
 mod questions;

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use journey::Sampling;
 use policy::Digest;
 use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Event, Runtime, builtin_policies};
@@ -46,14 +45,7 @@ pub(crate) async fn answer(runtime: &Runtime) -> (Digest, BTreeSet<u16>) {
     let content = problem.question.clone();
     let prompt =
         selected.route.tokenizer.encode_chat(&[engine::ChatMessage { role: "user".to_owned(), content }]);
-    let ask = Ask {
-        prompt: prompt.expect("a user message"),
-        sampling: Sampling::GREEDY,
-        seed: 1,
-        stop: Vec::new(),
-        max_tokens: Some(100),
-        candidates: 0,
-    };
+    let ask = Ask { seed: 1, max_tokens: Some(100), ..Ask::greedy(prompt.expect("a user message")) };
     let mut answer = runtime.submit(&selected, ask).expect("accepted");
     let mut roles = BTreeSet::new();
     while let Some(event) = answer.events.recv().await {

@@ -1,9 +1,9 @@
 //! The strongest oracle on the whole runtime: between two copies of the same weights, any routing gives the ids of
-//! one model alone, greedy and sampled, alone and in company.
+//! one model alone, greedy and sampled, with penalties and biases, alone and in company.
 
 use std::collections::BTreeSet;
 
-use journey::Sampling;
+use journey::{Adjustments, Sampling};
 use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Event, Runtime};
 
@@ -33,7 +33,7 @@ policy = "builtin:margin"
 settings = { threshold = 0.999, tokens = 5 }
 "#;
 
-const SAMPLED: Sampling = Sampling { temperature: 1.0, top_p: 0.95, top_k: 40 };
+const SAMPLED: Sampling = Sampling { temperature: 1.0, top_p: 0.95, top_k: 40, min_p: 0.0 };
 
 struct Made {
     ids: Vec<u32>,
@@ -41,12 +41,12 @@ struct Made {
     roles: BTreeSet<u16>,
 }
 
-async fn answer(runtime: &Runtime, route: &str, question: &str, sampling: Sampling, seed: u64) -> Made {
+async fn answer(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> Made {
     let selected = runtime.catalog().select(route).expect("configured");
     let message = engine::ChatMessage { role: "user".to_owned(), content: question.to_owned() };
     let prompt =
         selected.route.tokenizer.encode_chat(&[message]).expect("the template accepts a user message");
-    let ask = Ask { prompt, sampling, seed, stop: Vec::new(), max_tokens: Some(120), candidates: 0 };
+    let ask = Ask { prompt, ..how.clone() };
     let mut answer = runtime.submit(&selected, ask).expect("accepted");
     let mut made = Made { ids: Vec::new(), text: String::new(), roles: BTreeSet::new() };
     while let Some(event) = answer.events.recv().await {
@@ -68,15 +68,17 @@ fn questions(count: usize) -> Vec<String> {
     tinypair::problems::held_out(mix, 77, count).into_iter().map(|problem| problem.question).collect()
 }
 
-async fn compare(sampling: Sampling) {
+/// `how` to answer, with an empty prompt.
+async fn compare(how: &Ask) {
     let config = Config::parse(TWINS, std::path::Path::new("")).expect("valid");
     let runtime = Runtime::start(&config, &mut ()).expect("the twins load");
     for (seed, question) in (0u64..).zip(questions(4)) {
-        let alone = answer(&runtime, "a", &question, sampling, seed).await;
+        let how = Ask { seed, max_tokens: Some(120), ..how.clone() };
+        let alone = answer(&runtime, "a", &question, &how).await;
         assert!(alone.ids.len() > 10, "an answer worth comparing");
         // All routes at once: batch mates must not matter either.
         let runs = ["every", "stretches", "random", "visits", "a", "b"];
-        let together = runs.map(|route| answer(&runtime, route, &question, sampling, seed));
+        let together = runs.map(|route| answer(&runtime, route, &question, &how));
         let together = futures_util::future::join_all(together).await;
         for (route, routed) in runs.iter().zip(&together) {
             assert_eq!(routed.ids, alone.ids, "{route} differs from one model alone on {question:?}");
@@ -90,10 +92,19 @@ async fn compare(sampling: Sampling) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn greedy_answers_do_not_depend_on_hops() {
-    compare(Sampling::GREEDY).await;
+    compare(&Ask::greedy(Vec::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sampled_answers_do_not_depend_on_hops() {
-    compare(SAMPLED).await;
+    compare(&Ask { sampling: SAMPLED, ..Ask::greedy(Vec::new()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn penalties_travel_with_the_journey() {
+    let penalties =
+        Adjustments { presence: 0.4, frequency: 0.2, repetition: 1.1, bias: vec![(9, 1.5), (40, -2.0)] };
+    let how = Ask { adjustments: penalties, tokens_min: 30, ..Ask::greedy(Vec::new()) };
+    compare(&how).await;
+    compare(&Ask { sampling: Sampling { min_p: 0.02, ..SAMPLED }, ignore_eos: true, ..how }).await;
 }

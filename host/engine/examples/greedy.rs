@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use engine::{Engine, EngineError, LoadOptions, Loaded, ModelFiles, Row, load};
-use journey::{Draw, JourneyId, Sampled, Sampling};
+use journey::{Draw, JourneyId, Sampled};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -67,15 +67,12 @@ fn options() -> LoadOptions {
 /// One choice per token of the other's answer. `led`: each follows the other's tokens instead of our own.
 fn decode(engine: &mut dyn Engine, answer: &Answer, led: bool) -> Result<Vec<Sampled>, EngineError> {
     let journey = JourneyId(0);
-    let draw = Some(Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates: 2 });
+    let draws = &[Draw { candidates: 2, ..Draw::GREEDY }];
     let mut choices: Vec<Sampled> = Vec::new();
     let (mut from, mut tokens) = (0, answer.prompt_ids.clone());
     for id in &answer.ids {
-        let sampled = engine
-            .step(&[Row { journey, salt: 0, from, tokens: &tokens, draw }])?
-            .into_iter()
-            .flatten()
-            .next();
+        let sampled =
+            engine.step(&[Row { journey, salt: 0, from, tokens: &tokens, draws }])?.into_iter().next();
         let Some(sampled) = sampled else { break };
         from += tokens.len();
         tokens = vec![if led { *id } else { sampled.token }];

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use engine::{CpuEngine, Engine, EngineError, LoadOptions, Loaded, ModelFiles, Row, load};
-use journey::{Draw, JourneyId, Sampling};
+use journey::{Draw, JourneyId};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -71,7 +71,6 @@ fn feed(
     range: std::ops::Range<usize>,
     watch: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<(), EngineError> {
-    let draw = Some(Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates: 0 });
     let rows: Vec<Row<'_>> = chunks
         .iter()
         .enumerate()
@@ -80,7 +79,7 @@ fn feed(
             salt: 0,
             from: range.start,
             tokens: &chunk[range.clone()],
-            draw,
+            draws: &[Draw::GREEDY],
         })
         .collect();
     engine.step_watched(&rows, watch)?;

@@ -181,7 +181,7 @@ pub enum EngineError {
         context: usize,
     },
     /// A token id is not in the model's vocabulary.
-    #[error("{journey} feeds token {token}; the model has {vocabulary} tokens")]
+    #[error("{journey} names token {token}; the model has {vocabulary} tokens")]
     UnknownToken {
         /// Whose row.
         journey: JourneyId,
@@ -189,6 +189,24 @@ pub enum EngineError {
         token: u32,
         /// Number of ids.
         vocabulary: usize,
+    },
+    /// A row has more draws than tokens that they could follow.
+    #[error("{journey} has {draws} draws for a row of {tokens} tokens")]
+    TooManyDraws {
+        /// Whose row.
+        journey: JourneyId,
+        /// Its draws.
+        draws: usize,
+        /// Its tokens.
+        tokens: usize,
+    },
+    /// A mask, or the tokens barred beside it, leave nothing to choose.
+    #[error(
+        "{journey} allows none of the model's tokens at a position; its grammar or its mask has no way on"
+    )]
+    NothingAllowed {
+        /// Whose row.
+        journey: JourneyId,
     },
 
     // The model's numbers, and ours.

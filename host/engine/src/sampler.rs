@@ -9,19 +9,41 @@ use journey::{Draw, Sampling};
 
 use crate::cpu::{Level, Total, best, between, dispatch};
 
-/// The token that the draw picks. The logits are finite, there is at least one, and `highest` is the best of them.
-pub(crate) fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw) -> u32 {
-    let Sampling { temperature, top_p, top_k } = draw.sampling;
+/// The token that the draw picks. The logits are finite, `highest` is the best of them, and the draw allows at least
+/// one. Logits are copied only for a draw that changes them.
+pub(crate) fn choose(level: Level, logits: &[f32], highest: Ranked, draw: &Draw<'_>) -> u32 {
+    let Some(adjust) = &draw.adjust else { return sample(level, logits, highest, draw) };
+    let mut adjusted = logits.to_vec();
+    adjust.apply(&mut adjusted);
+    let highest = |logits: &[f32]| best(level, logits, 1)[0];
+    if !adjust.restricts() {
+        return sample(level, &adjusted, highest(&adjusted), draw);
+    }
+    // Only what is allowed goes on, so nothing of the rest can be picked by a rounding error.
+    let allowed: Vec<u32> = adjust.allowed(logits.len()).collect();
+    let left: Vec<f32> = allowed.iter().map(|&token| adjusted[token as usize]).collect();
+    allowed[sample(level, &left, highest(&left), draw) as usize]
+}
+
+/// The token that the draw picks of logits that need no more adjusting.
+fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw<'_>) -> u32 {
+    let Sampling { temperature, top_p, top_k, min_p } = draw.sampling;
     if temperature <= 0.0 {
         return highest.token;
     }
     let weights = Weights { best: f64::from(highest.logit), temperature: f64::from(temperature) };
-    let (top_p, uniform) = (f64::from(top_p), draw.uniform);
+    let (top_p, min_p, uniform) = (f64::from(top_p), f64::from(min_p), draw.uniform);
+    let of_head = |mut ranked: Vec<Ranked>| {
+        ranked.truncate(ranked.partition_point(|&ranked| weights.of(ranked) >= min_p));
+        let total = ranked.iter().map(|&ranked| weights.of(ranked)).sum();
+        Walk::new(weights, total, top_p, uniform).over(&ranked)
+    };
     match top_k as usize {
-        k if (1..logits.len()).contains(&k) => {
-            let ranked = best(level, logits, k);
-            let total = ranked.iter().map(|&ranked| weights.of(ranked)).sum();
-            Walk::new(weights, total, top_p, uniform).over(&ranked)
+        k if (1..logits.len()).contains(&k) => of_head(best(level, logits, k)),
+        _ if min_p > 0.0 => {
+            let mut ranked = between(level, logits, weights.reach(min_p), f32::INFINITY);
+            ranked.sort_unstable_by(|a, b| b.cmp(a));
+            of_head(ranked)
         }
         _ => {
             let total = dispatch(level, Total { logits, best: highest.logit, temperature });
@@ -87,6 +109,11 @@ impl Weights {
     fn of(self, ranked: Ranked) -> f64 {
         ((f64::from(ranked.logit) - self.best) / self.temperature).exp()
     }
+
+    /// A logit that is below all that have at least this weight, and hardly lower.
+    fn reach(self, weight: f64) -> f32 {
+        ((self.best + weight.ln() * self.temperature) as f32).next_down()
+    }
 }
 
 /// The inverse of the cumulative distribution at one number, over the smallest set of tokens that reaches `top_p`.
@@ -149,25 +176,32 @@ const REACHES: [f32; 4] = [4.0, 10.0, 20.0, f32::INFINITY];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use journey::{Adjust, Adjustments, Tally, TokenMask};
     use proptest::prelude::*;
 
-    fn draw(temperature: f32, top_p: f32, top_k: u32, uniform: f64) -> Draw {
-        Draw { sampling: Sampling { temperature, top_p, top_k }, uniform, candidates: 0 }
+    fn draw(temperature: f32, top_p: f32, top_k: u32, uniform: f64) -> Draw<'static> {
+        Draw::new(Sampling { temperature, top_p, top_k, min_p: 0.0 }, uniform)
     }
 
-    fn pick(logits: &[f32], draw: &Draw) -> u32 {
-        sample(Level::detect(), logits, best(Level::detect(), logits, 1)[0], draw)
+    fn pick(logits: &[f32], draw: &Draw<'_>) -> u32 {
+        choose(Level::detect(), logits, best(Level::detect(), logits, 1)[0], draw)
     }
 
-    /// Sorts everything and follows the definition.
-    fn naive(logits: &[f32], draw: &Draw) -> u32 {
-        let Sampling { temperature, top_p, top_k } = draw.sampling;
-        let mut order: Vec<usize> = (0..logits.len()).collect();
+    /// Sorts everything that is allowed and follows the definition.
+    fn naive(logits: &[f32], allowed: impl Fn(usize) -> bool, draw: &Draw<'_>) -> u32 {
+        let Sampling { temperature, top_p, top_k, min_p } = draw.sampling;
+        let mut order: Vec<usize> = (0..logits.len()).filter(|&i| allowed(i)).collect();
         order.sort_by(|&a, &b| logits[b].partial_cmp(&logits[a]).unwrap().then(a.cmp(&b)));
+        let first = order[0];
+        if temperature == 0.0 {
+            return first as u32;
+        }
+        let distance = |i: usize| f64::from(logits[i]) - f64::from(logits[first]);
+        let weight = |&i: &usize| (distance(i) / f64::from(temperature)).exp();
+        order.retain(|i| weight(i) >= f64::from(min_p));
         if top_k > 0 {
             order.truncate(top_k as usize);
         }
-        let weight = |&i: &usize| (f64::from(logits[i] - logits[order[0]]) / f64::from(temperature)).exp();
         let total: f64 = order.iter().map(weight).sum();
         let mut nucleus = 0.0;
         let mut kept = Vec::new();
@@ -219,16 +253,82 @@ mod tests {
         assert_eq!(pick(&logits, &draw(10.0, 1.0, 0, 0.6)), 0);
     }
 
+    #[test]
+    fn min_p_is_a_share_of_the_best_after_the_temperature() {
+        let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
+        let at = |temperature, min_p| {
+            pick(&logits, &Draw::new(Sampling { temperature, top_p: 1.0, top_k: 0, min_p }, 0.999))
+        };
+        assert_eq!([at(1.0, 0.15), at(1.0, 0.17), at(1.0, 0.51), at(1.0, 1.0)], [0, 2, 1, 1]);
+        // At temperature 0.5 the shares are squared.
+        assert_eq!([at(0.5, 0.17), at(0.5, 0.24), at(0.5, 0.26)], [2, 2, 1]);
+    }
+
+    fn sampling() -> impl Strategy<Value = Sampling> {
+        let temperature = prop_oneof![1 => Just(0.0f32), 5 => 0.05f32..3.0];
+        let top_p = prop_oneof![1 => Just(1.0f32), 3 => 0.05f32..1.0];
+        let min_p = prop_oneof![1 => Just(0.0f32), 1 => 0.001f32..1.0, 1 => Just(1.0f32)];
+        (temperature, top_p, 0u32..70, min_p).prop_map(|(temperature, top_p, top_k, min_p)| Sampling {
+            temperature,
+            top_p,
+            top_k: top_k.saturating_sub(20),
+            min_p,
+        })
+    }
+
+    fn wishes() -> impl Strategy<Value = Adjustments> {
+        let bias = proptest::collection::btree_map(0u32..40, -100.0f32..100.0, 0..4);
+        (-2.0f32..2.0, -2.0f32..2.0, 0.1f32..3.0, bias).prop_map(|(presence, frequency, repetition, bias)| {
+            Adjustments { presence, frequency, repetition, bias: bias.into_iter().collect() }
+        })
+    }
+
+    fn tokens() -> impl Strategy<Value = Vec<u32>> {
+        proptest::collection::vec(0u32..40, 0..12)
+    }
+
     proptest! {
         #[test]
         fn picks_what_sorting_everything_picks(
             logits in proptest::collection::vec(-8.0f32..8.0, 1..60),
-            (temperature, top_p, top_k, uniform) in (0.05f32..3.0, 0.05f32..1.0, 0u32..70, 0.0f64..1.0),
+            (sampling, uniform) in (sampling(), 0.0f64..1.0),
         ) {
             // Few distinct values, so that there are ties.
             let logits: Vec<f32> = logits.into_iter().map(|l| (l * 4.0).round() / 4.0).collect();
-            let draw = draw(temperature, top_p, top_k, uniform);
-            prop_assert_eq!(pick(&logits, &draw), naive(&logits, &draw));
+            let draw = Draw::new(sampling, uniform);
+            prop_assert_eq!(pick(&logits, &draw), naive(&logits, |_| true, &draw));
+        }
+
+        #[test]
+        fn adjusted_logits_give_what_the_definitions_give(
+            logits in proptest::collection::vec(-16i8..16, 40),
+            (sampling, uniform, wishes) in (sampling(), 0.0f64..1.0, wishes()),
+            (prompt, answer, drafted) in (tokens(), tokens(), tokens()),
+            (mask, barred) in (proptest::option::of(tokens()), proptest::option::of(0u32..40)),
+        ) {
+            let logits: Vec<f32> = logits.into_iter().map(|l| f32::from(l) / 4.0).collect();
+            let mut tally = Tally::of_prompt(&prompt);
+            answer.iter().for_each(|&token| tally.add(token));
+            let bars = barred.as_slice();
+            let allows = mask.as_deref().map(TokenMask::of);
+            let adjust =
+                Adjust { wishes: &wishes, tally: Some(&tally), drafted: &drafted, barred: bars, mask: allows.as_ref() };
+            prop_assume!(adjust.allowed(logits.len()).next().is_some());
+            let draw = Draw { adjust: Some(adjust), ..Draw::new(sampling, uniform) };
+            let answer = [&answer[..], &drafted[..]].concat();
+            let changed = |(token, &logit): (usize, &f32)| {
+                let count = |of: &[u32]| of.iter().filter(|&&t| t as usize == token).count();
+                let bias = wishes.bias.iter().find(|(biased, _)| *biased as usize == token).map_or(0.0, |(_, by)| *by);
+                let mut logit = logit + bias;
+                if count(&prompt) + count(&answer) > 0 {
+                    logit = if logit > 0.0 { logit / wishes.repetition } else { logit * wishes.repetition };
+                }
+                logit -= wishes.frequency * count(&answer) as f32;
+                if count(&answer) > 0 { logit - wishes.presence } else { logit }
+            };
+            let adjusted: Vec<f32> = logits.iter().enumerate().map(changed).collect();
+            let allowed = |i: usize| !bars.contains(&(i as u32)) && mask.as_ref().is_none_or(|m| m.contains(&(i as u32)));
+            prop_assert_eq!(pick(&logits, &draw), naive(&adjusted, allowed, &draw));
         }
 
         #[test]

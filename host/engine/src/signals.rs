@@ -1,12 +1,15 @@
 //! What a distribution says about itself: the numbers that policies route by.
 //!
-//! Taken once per sampled row from the raw logits, at temperature 1 and before any truncation, so they mean the same
-//! whatever the client's sampling is.
+//! Taken once per draw from the model's own logits, at temperature 1 and before anything that a client or a grammar
+//! adjusts or cuts, so they mean the same whatever the client's sampling is. So do log-probabilities: what is reported of
+//! a token is the model's opinion, not that of the penalties.
 
-use journey::{Candidate, Draw, Sampled, Signals};
+use std::sync::Arc;
+
+use journey::{Candidate, Distribution, Draw, Sampled, Signals};
 
 use crate::cpu::{Level, Sums};
-use crate::sampler::{Ranked, sample};
+use crate::sampler::{Ranked, choose};
 
 /// Samples a token and puts the signals together. `best` are the highest logits, best first: at least two, if there are
 /// as many, and as many as the draw wants to see.
@@ -14,23 +17,27 @@ pub(crate) fn observe(
     level: Level,
     logits: &[f32],
     (sums, best): (&Sums, &[Ranked]),
-    draw: &Draw,
+    draw: &Draw<'_>,
 ) -> Sampled {
-    let token = sample(level, logits, best[0], draw);
+    let token = choose(level, logits, best[0], draw);
     let softmax = Softmax::new(sums);
     let candidate =
         |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
+    let logprob = |token: u32| softmax.logprob(logits[token as usize]) as f32;
+    let keep = || Arc::new(Distribution::summed(logits.to_vec(), sums.best, sums.total));
     let first = softmax.prob(best[0].logit);
     let second = best.get(1).map_or(0.0, |second| softmax.prob(second.logit));
     Sampled {
         token,
-        logprob: softmax.logprob(logits[token as usize]) as f32,
+        logprob: logprob(token),
         signals: Signals {
             entropy: softmax.entropy as f32,
             top1: first as f32,
             margin: (first - second) as f32,
         },
         candidates: best.iter().take(draw.candidates).map(candidate).collect(),
+        logprobs: draw.logprobs_of.iter().map(|&token| logprob(token)).collect(),
+        kept: draw.keep.then(keep),
     }
 }
 
@@ -64,17 +71,17 @@ impl Softmax {
 mod tests {
     use super::*;
     use crate::cpu::{Survey, dispatch};
-    use journey::Sampling;
+    use journey::{Adjust, Adjustments, Sampling};
 
-    fn observe(logits: &[f32], draw: &Draw) -> Option<Sampled> {
+    fn observe(logits: &[f32], draw: &Draw<'_>) -> Option<Sampled> {
         let mut kept = logits.to_vec();
         let survey = Survey { logits: &mut kept, cap: None, count: draw.candidates.max(2) };
         let (sums, best) = dispatch(Level::detect(), survey)?;
         Some(super::observe(Level::detect(), logits, (&sums, &best), draw))
     }
 
-    fn greedy(candidates: usize) -> Draw {
-        Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates }
+    fn greedy(candidates: usize) -> Draw<'static> {
+        Draw { candidates, ..Draw::GREEDY }
     }
 
     #[test]
@@ -95,16 +102,32 @@ mod tests {
     #[test]
     fn sampling_does_not_change_the_signals() {
         let logits = [1.0, 3.0, 2.5, -4.0];
-        let hot = Draw {
-            sampling: Sampling { temperature: 2.0, top_p: 0.9, top_k: 3 },
-            uniform: 0.99,
-            candidates: 4,
-        };
+        let wishes = Adjustments { bias: vec![(1, -100.0)], ..Adjustments::default() };
+        let sampling = Sampling { temperature: 2.0, top_p: 0.9, top_k: 3, min_p: 0.0 };
+        let adjust = Some(Adjust::new(&wishes));
+        let hot = Draw { candidates: 4, adjust, ..Draw::new(sampling, 0.99) };
         let (a, b) = (observe(&logits, &greedy(4)).unwrap(), observe(&logits, &hot).unwrap());
         assert_ne!(a.token, b.token);
         assert_eq!(a.signals, b.signals);
         assert_eq!(a.candidates, b.candidates);
-        assert_eq!(b.logprob, b.candidates.iter().find(|c| c.token == b.token).unwrap().prob.ln());
+        let told = b.candidates.iter().find(|c| c.token == b.token).unwrap();
+        assert!((b.logprob - told.prob.ln()).abs() < 1e-5);
+    }
+
+    #[test]
+    fn what_is_asked_about_is_told_as_the_sampled_token_is() {
+        let logits = [1.0, 3.0, 2.5, -4.0];
+        let asked = observe(&logits, &Draw { logprobs_of: &[3, 1], keep: true, ..greedy(4) }).unwrap();
+        let kept = asked.kept.expect("asked for");
+        assert_eq!(asked.logprobs, [kept.logprob(3) as f32, asked.logprob]);
+        for candidate in &asked.candidates {
+            assert_eq!(kept.prob(candidate.token) as f32, candidate.prob);
+        }
+        assert_eq!(kept.top(4), asked.candidates);
+        assert!((kept.entropy() as f32 - asked.signals.entropy).abs() < 1e-6);
+        let plain = observe(&logits, &greedy(4)).unwrap();
+        assert_eq!(plain.signals, asked.signals);
+        assert!(plain.kept.is_none() && plain.logprobs.is_empty());
     }
 
     #[test]

@@ -20,8 +20,36 @@ pub struct Row<'a> {
     pub from: usize,
     /// Tokens at positions `from..from + tokens.len()`; never empty.
     pub tokens: &'a [u32],
-    /// How to choose the token that follows the last one of `tokens`; `None` only feeds.
-    pub draw: Option<Draw>,
+    /// How to choose the tokens that follow the last so many of `tokens`: none only feeds, one decodes, and one for
+    /// each token of a draft verifies the draft in one step.
+    pub draws: &'a [Draw<'a>],
+}
+
+impl Row<'_> {
+    /// The faults that lie in the draws of a row, for a model of `vocabulary` tokens.
+    ///
+    /// # Errors
+    /// [`EngineError::TooManyDraws`], [`EngineError::UnknownToken`], [`EngineError::NothingAllowed`].
+    pub(crate) fn check_draws(&self, vocabulary: usize) -> Result<(), EngineError> {
+        let Self { journey, tokens, draws, .. } = *self;
+        if draws.len() > tokens.len() {
+            return Err(EngineError::TooManyDraws { journey, draws: draws.len(), tokens: tokens.len() });
+        }
+        for draw in draws {
+            let adjust = draw.adjust.as_ref();
+            // The bias is in ascending order.
+            let biased = adjust.and_then(|adjust| adjust.wishes.bias.last()).map(|(token, _)| token);
+            let mut named = draw.logprobs_of.iter().chain(biased);
+            if let Some(&token) = named.find(|&&token| token as usize >= vocabulary) {
+                return Err(EngineError::UnknownToken { journey, token, vocabulary });
+            }
+            if adjust.is_some_and(|adjust| adjust.restricts() && adjust.allowed(vocabulary).next().is_none())
+            {
+                return Err(EngineError::NothingAllowed { journey });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What an engine's KV holds now.
@@ -57,23 +85,28 @@ pub trait Engine: Send {
     /// The model's shape and limits.
     fn spec(&self) -> &ModelSpec;
 
-    /// Feeds every row and samples after the last token of the rows that have a draw. One result per row, in order;
-    /// `None` for rows without a draw.
+    /// Feeds every row and samples after the last tokens of each, one for each of its draws. One result per draw: rows
+    /// in order, and the draws of a row in order.
     ///
-    /// A journey's KV is first cut to `from`; a journey that is not known begins empty. The result of a row depends
-    /// on its journey's tokens and its draw alone: not on the other rows, nor on how the tokens were spread over
-    /// earlier steps.
+    /// A journey's KV is first cut to `from`; a journey that is not known begins empty. A result depends on its
+    /// journey's tokens up to its position and on its draw alone: not on the other rows, nor on later tokens of its
+    /// own, nor on how the tokens were spread over steps. So verifying a draft gives the bits of decoding it.
+    ///
+    /// Logits of every draw are in memory at once, four bytes for each token of the vocabulary, and what
+    /// [`Draw::keep`] asks for is as large again until the caller drops it.
     ///
     /// # Errors
     /// The caller's faults are found before anything is fed, and leave every KV as it was: an empty row
     /// ([`EngineError::EmptyRow`]), two rows of one journey ([`EngineError::RepeatedJourney`]), `from` beyond what
     /// the KV holds ([`EngineError::Gap`]), more positions than the context
-    /// ([`EngineError::ContextFull`]), a token that the model does not have ([`EngineError::UnknownToken`]).
+    /// ([`EngineError::ContextFull`]), a token that the model does not have, fed, biased or asked about
+    /// ([`EngineError::UnknownToken`]), more draws than tokens ([`EngineError::TooManyDraws`]), a draw that no token
+    /// is allowed for ([`EngineError::NothingAllowed`]).
     /// [`EngineError::KvFull`] means that the step needs more KV than there is; every row's KV is then cut to its
     /// `from`, and fewer rows may fit.
     /// [`EngineError::NotFinite`] names a journey whose logits are not numbers; after it too every row's KV is cut to
     /// its `from`, so that the other rows can be fed again.
-    fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Option<Sampled>>, EngineError>;
+    fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Sampled>, EngineError>;
 
     /// Drops a journey; its KV may serve later journeys with the same beginning until the memory is needed. Unknown
     /// journeys are ignored.

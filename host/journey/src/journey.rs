@@ -5,7 +5,9 @@
 //! policy, or a bounded run, lets it. Handing off moves nothing but the name of the model whose turn it is, so it
 //! costs the same at any length of S.
 
+use crate::adjust::Adjust;
 use crate::decision::{Accept, Handoff, Offer, Parcel};
+use crate::history::History;
 use crate::ids::{JourneyId, Role};
 use crate::outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
 use crate::random::{Purpose, uniform};
@@ -26,10 +28,10 @@ pub struct Journey {
     id: JourneyId,
     request: Request,
     /// S, then the draft of a visit that waits for `receive`. Everything here has been or will be fed.
-    tokens: Vec<u32>,
+    history: History,
     /// Length of S.
     committed: usize,
-    /// By role: the length of the prefix of `tokens` in that model's KV.
+    /// By role: the length of the prefix of `history` in that model's KV.
     anchors: Vec<usize>,
     here: Role,
     visit: Option<Visit>,
@@ -56,14 +58,14 @@ impl Journey {
     #[must_use]
     pub fn new(id: JourneyId, request: Request) -> Self {
         let output = Output {
-            text: TextStream::new(request.stop.clone()),
+            text: TextStream::new(request.ends.strings.clone()),
             ready: Vec::new(),
             draft: Vec::new(),
             proposal: None,
         };
         Self {
             id,
-            tokens: request.prompt.clone(),
+            history: History::new(&request.prompt, request.adjustments.penalise()),
             committed: request.prompt.len(),
             anchors: vec![0; request.roles],
             here: Role::ENTRY,
@@ -79,7 +81,7 @@ impl Journey {
     /// Records that the engine fed the next `count` tokens of [`Self::pending`] to the model here.
     pub fn fed(&mut self, count: usize) {
         let anchor = self.pending().0 + count;
-        debug_assert!(anchor <= self.tokens.len(), "fed more than was pending");
+        debug_assert!(anchor <= self.length(), "fed more than was pending");
         self.anchors[self.here.index()] = anchor;
     }
 
@@ -95,7 +97,7 @@ impl Journey {
             index: (self.committed - self.request.prompt.len()) as u32,
             run: self.run,
             role: self.here,
-            at_eos: self.request.eos.contains(&sampled.token),
+            at_eos: self.request.ends.tokens.contains(&sampled.token),
             sampled: sampled.clone(),
         };
         self.held = Some(sampled);
@@ -225,25 +227,25 @@ impl Journey {
     /// the last token once more, for its logits are gone.
     #[must_use]
     pub fn pending(&self) -> (usize, &[u32]) {
-        let from = self.anchors[self.here.index()].min(self.tokens.len() - 1);
-        (from, &self.tokens[from..])
+        let from = self.anchors[self.here.index()].min(self.length() - 1);
+        (from, &self.history.tokens()[from..])
     }
 
     /// How the token after everything pending is chosen.
     #[must_use]
-    pub fn draw(&self) -> Draw {
-        let position = self.tokens.len() as u64;
+    pub fn draw(&self) -> Draw<'_> {
+        let uniform = uniform(self.request.seed, self.position(), Purpose::Sample, 0);
         Draw {
-            sampling: self.request.sampling,
-            uniform: uniform(self.request.seed, position, Purpose::Sample, 0),
+            adjust: self.adjust(),
             candidates: self.request.candidates,
+            ..Draw::new(self.request.sampling, uniform)
         }
     }
 
     /// The index in the sequence of the token that is decided next; keys the policy's randomness.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.tokens.len() as u64
+        self.length() as u64
     }
 
     /// The models whose KV holds something of this journey.
@@ -268,11 +270,11 @@ impl Journey {
 
     /// Adds a token beyond S. A visit ends early where the answer would end if everything were accepted.
     fn draft(&mut self, sampled: Sampled, next: Effect, visit: Visit) -> Effect {
-        let ends = self.request.eos.contains(&sampled.token);
-        self.tokens.push(sampled.token);
+        let ends = self.request.ends.tokens.contains(&sampled.token);
+        self.history.push(sampled.token);
         let made = self.made(sampled);
         self.output.draft.push(made);
-        if ends || self.out_of_room(self.tokens.len()) {
+        if ends || self.out_of_room(self.length()) {
             self.visit = None;
             return Effect::Leave { to: visit.back_to };
         }
@@ -295,20 +297,24 @@ impl Journey {
 
     fn commit_and(&mut self, next: Effect, sampled: Sampled) -> Effect {
         let made = self.made(sampled);
-        self.tokens.push(made.sampled.token);
+        self.history.push(made.sampled.token);
         self.commit_made(made, next)
     }
 
-    /// Moves the end of S over one token of `tokens`. `next` unless the answer ends with it.
+    /// Moves the end of S over one token of `history`. `next` unless the answer ends with it.
     fn commit_made(&mut self, mut made: Made, next: Effect) -> Effect {
         let token = made.sampled.token;
-        debug_assert_eq!(self.tokens[self.committed], token, "S and what is committed differ");
+        debug_assert_eq!(self.history.tokens()[self.committed], token, "S and what is committed differ");
         self.committed += 1;
         self.run += 1;
         self.hops = 0;
-        made.text = self.output.text.push(self.request.vocabulary.bytes(token));
+        // It has been judged; what waits for a slow client must be small.
+        made.sampled.kept = None;
+        let ends = self.request.ends.tokens.contains(&token);
+        let bytes: &[u8] = if ends { &[] } else { self.request.vocabulary.bytes(token) };
+        made.text = self.output.text.push(bytes);
         self.output.ready.push(made);
-        let reason = if self.output.text.stopped() || self.request.eos.contains(&token) {
+        let reason = if self.output.text.stopped() || ends {
             FinishReason::Stop
         } else if self.out_of_room(self.committed) {
             FinishReason::Length
@@ -321,6 +327,19 @@ impl Journey {
 
     fn made(&mut self, sampled: Sampled) -> Made {
         Made { by: self.here, sampled, text: String::new(), proposal: self.output.proposal.take() }
+    }
+
+    fn adjust(&self) -> Option<Adjust<'_>> {
+        let Request { adjustments: wishes, ends, prompt, .. } = &self.request;
+        let too_short = self.length() - prompt.len() < ends.tokens_min;
+        let barred: &[u32] = if too_short { &ends.tokens } else { &[] };
+        let adjust = Adjust { tally: self.history.tally(), barred, ..Adjust::new(wishes) };
+        (wishes.change() || too_short).then_some(adjust)
+    }
+
+    /// Of `history`.
+    fn length(&self) -> usize {
+        self.history.tokens().len()
     }
 
     fn out_of_room(&self, length: usize) -> bool {
@@ -337,7 +356,7 @@ impl Journey {
     }
 
     fn drop_draft(&mut self) {
-        self.tokens.truncate(self.committed);
+        self.history.truncate(self.committed);
         for anchor in &mut self.anchors {
             *anchor = (*anchor).min(self.committed);
         }

@@ -11,6 +11,10 @@ pub enum Purpose {
     Sample = 0,
     /// A policy's own draws at a position.
     Policy = 1,
+    /// Whether speculative sampling keeps a drafted token.
+    Accept = 2,
+    /// Choosing what replaces a drafted token that was not kept.
+    Residual = 3,
 }
 
 /// A uniform number in [0, 1) with 53 random bits.

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::adjust::Adjustments;
 use crate::text::Vocabulary;
 
 /// How tokens are chosen from a distribution.
+///
+/// The temperature comes first; then min-p, then top-k, then top-p of what these left. Both min-p and top-k keep the
+/// head of the list of tokens by probability, so their order is of no matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Softmax temperature; 0 means greedy.
@@ -13,11 +17,13 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep this many of the most probable tokens; 0 keeps all.
     pub top_k: u32,
+    /// Keep tokens with at least this share of the highest probability, in [0, 1]; 0 keeps all.
+    pub min_p: f32,
 }
 
 impl Sampling {
     /// Always the most probable token.
-    pub const GREEDY: Self = Self { temperature: 0.0, top_p: 1.0, top_k: 0 };
+    pub const GREEDY: Self = Self { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0 };
 }
 
 /// Who decides where a journey goes.
@@ -33,6 +39,17 @@ pub enum Routing {
     },
 }
 
+/// Where an answer ends, beside its longest length.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    /// Tokens that end the answer: they are its last, and their text is not part of it.
+    pub tokens: Arc<[u32]>,
+    /// The answer ends before the first of these; empty strings are not allowed.
+    pub strings: Vec<String>,
+    /// Until the answer has this many tokens, none of `tokens` is chosen.
+    pub tokens_min: usize,
+}
+
 /// Everything that is fixed when a journey begins.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -40,16 +57,16 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// What changes logits before.
+    pub adjustments: Adjustments,
     /// Key of all randomness of this journey.
     pub seed: u64,
-    /// The answer ends before the first of these; empty strings are not allowed.
-    pub stop: Vec<String>,
+    /// Where the answer ends.
+    pub ends: Ends,
     /// Most tokens to generate, at least 1.
     pub max_tokens: usize,
     /// Most tokens, prompt included, that every model of the route can hold.
     pub context: usize,
-    /// Tokens that end the answer.
-    pub eos: Arc<[u32]>,
     /// Bytes of each token.
     pub vocabulary: Arc<Vocabulary>,
     /// How many candidates the policy or the client wants to see per step.

@@ -5,21 +5,29 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use journey::{
-    Accept, Consult, Effect, FinishReason, Handoff, Journey, JourneyId, Made, Parcel, Request, Role, Routing,
-    Sampled, Sampling, Signals, Vocabulary,
+    Accept, Adjustments, Consult, Draw, Effect, Ends, FinishReason, Handoff, Journey, JourneyId, Made,
+    Parcel, Request, Role, Routing, Sampled, Sampling, Tally, Vocabulary,
 };
 use proptest::prelude::*;
 
 const EOS: u32 = 0;
+const PROMPT: [u32; 3] = [5, 6, 7];
+const TOKENS_MIN: usize = 4;
 const ROLES: usize = 3;
 
 /// A model without weights: the next token is a function of everything before it and of the draw.
-fn next_token(tokens: &[u32], uniform: f64) -> u32 {
+fn next_token(tokens: &[u32], draw: &Draw<'_>) -> u32 {
+    let adjust = draw.adjust.expect("a penalty was asked for");
+    let mut walked = Tally::of_prompt(&tokens[..PROMPT.len()]);
+    tokens[PROMPT.len()..].iter().for_each(|&token| walked.add(token));
+    assert_eq!(adjust.tally, Some(&walked), "the counts are those of the tokens before the position");
+    assert_eq!(adjust.barred.is_empty(), tokens.len() >= PROMPT.len() + TOKENS_MIN);
     let hash = tokens
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |h, &t| (h ^ u64::from(t)).wrapping_mul(0x0000_0100_0000_01b3));
-    let mixed = (hash >> 20) as f64 / (1u64 << 44) as f64 + uniform;
-    (mixed.fract() * 40.0) as u32
+    let mixed = (hash >> 20) as f64 / (1u64 << 44) as f64 + draw.uniform;
+    let token = (mixed.fract() * 40.0) as u32;
+    if adjust.barred.contains(&token) { token + 1 } else { token }
 }
 
 /// One model's KV: it must always be a prefix of what the journey says was fed.
@@ -36,10 +44,9 @@ impl Kv {
         let whole = count == tokens.len();
         journey.fed(count);
         whole.then(|| Sampled {
-            token: next_token(&self.0, journey.draw().uniform),
+            token: next_token(&self.0, &journey.draw()),
             logprob: -1.0,
-            signals: Signals::default(),
-            candidates: Vec::new(),
+            ..Sampled::default()
         })
     }
 }
@@ -47,13 +54,17 @@ impl Kv {
 fn request(routing: Routing, stop: &[&str]) -> Request {
     let bytes = (0..40u8).map(|t| if t == 0 { Box::from([]) } else { Box::from([b'@' + t]) }).collect();
     Request {
-        prompt: vec![5, 6, 7],
+        prompt: PROMPT.to_vec(),
         sampling: Sampling::GREEDY,
+        adjustments: Adjustments { frequency: 0.5, ..Adjustments::default() },
         seed: 11,
-        stop: stop.iter().map(|&s| s.to_owned()).collect(),
+        ends: Ends {
+            tokens: Arc::from([EOS]),
+            strings: stop.iter().map(|&s| s.to_owned()).collect(),
+            tokens_min: TOKENS_MIN,
+        },
         max_tokens: 60,
         context: 50,
-        eos: Arc::from([EOS]),
         vocabulary: Arc::new(Vocabulary::new(bytes)),
         candidates: 0,
         roles: ROLES,

@@ -104,6 +104,7 @@ fn step(candidates: u32) -> Step {
             logprob: -0.1,
             signals: Signals { entropy: 0.3, top1: 0.9, margin: 0.85 },
             candidates: (0..candidates).map(candidate).collect(),
+            ..Sampled::default()
         },
     }
 }

@@ -65,6 +65,7 @@ fn step(index: u32, role: Role, candidates: usize) -> Step {
             logprob: top1.ln(),
             signals: Signals { entropy: 8.0 * (1.0 - top1), top1, margin: top1 - second },
             candidates: (0..candidates).map(candidate).collect(),
+            ..Sampled::default()
         },
     }
 }

@@ -45,7 +45,7 @@ impl Work for Survey<'_> {
             return None;
         }
         let best = Best { logits, count: count.max(1) }.with(isa);
-        Some((sums(isa, logits, best[0].logit), best))
+        Some((weigh(isa, logits, best[0].logit, None), best))
     }
 }
 
@@ -67,25 +67,6 @@ fn finite<I: Isa>(isa: I, logits: &[f32]) -> bool {
     isa.sum(sum) == 0.0 && rest.iter().all(|logit| logit.is_finite())
 }
 
-#[inline(always)]
-fn sums<I: Isa>(isa: I, logits: &[f32], best: f32) -> Sums {
-    let (mut total, mut weighted) = (0.0, 0.0);
-    for stretch in logits.chunks(STRETCH) {
-        let (mut weights, mut products) = (isa.splat(0.0), isa.splat(0.0));
-        for logits in stretch.chunks(LANES) {
-            let distance = isa.sub(load_up_to(isa, logits, f32::NEG_INFINITY), isa.splat(best));
-            // Where e^x is cut off its weight is nothing, but a distance of any size times it must be nothing too.
-            let distance = isa.max(distance, isa.splat(-100.0));
-            let weight = exp(isa, distance);
-            weights = isa.add(weights, weight);
-            products = isa.fma(weight, distance, products);
-        }
-        total += f64::from(isa.sum(weights));
-        weighted += f64::from(isa.sum(products));
-    }
-    Sums { best, total, weighted }
-}
-
 /// The sum of e^((logit - best) / temperature).
 pub(crate) struct Total<'a> {
     /// The logits, all finite.
@@ -101,19 +82,32 @@ impl Work for Total<'_> {
 
     #[inline(always)]
     fn with<I: Isa>(self, isa: I) -> f64 {
-        let (best, temperature) = (isa.splat(self.best), isa.splat(self.temperature));
-        let mut total = 0.0;
-        for stretch in self.logits.chunks(STRETCH) {
-            let mut weights = isa.splat(0.0);
-            for logits in stretch.chunks(LANES) {
-                let lanes = load_up_to(isa, logits, f32::NEG_INFINITY);
-                let distance = isa.max(isa.div(isa.sub(lanes, best), temperature), isa.splat(-100.0));
-                weights = isa.add(weights, exp(isa, distance));
-            }
-            total += f64::from(isa.sum(weights));
-        }
-        total
+        weigh(isa, self.logits, self.best, Some(self.temperature)).total
     }
+}
+
+/// The sums of e^x and of e^x * x, where x is logit - best, divided by the temperature if there is one.
+#[inline(always)]
+fn weigh<I: Isa>(isa: I, logits: &[f32], best: f32, temperature: Option<f32>) -> Sums {
+    let (mut total, mut weighted) = (0.0, 0.0);
+    for stretch in logits.chunks(STRETCH) {
+        let (mut weights, mut products) = (isa.splat(0.0), isa.splat(0.0));
+        for logits in stretch.chunks(LANES) {
+            let distance = isa.sub(load_up_to(isa, logits, f32::NEG_INFINITY), isa.splat(best));
+            let distance = match temperature {
+                Some(temperature) => isa.div(distance, isa.splat(temperature)),
+                None => distance,
+            };
+            // Where e^x is cut off its weight is nothing, but a distance of any size times it must be nothing too.
+            let distance = isa.max(distance, isa.splat(-100.0));
+            let weight = exp(isa, distance);
+            weights = isa.add(weights, weight);
+            products = isa.fma(weight, distance, products);
+        }
+        total += f64::from(isa.sum(weights));
+        weighted += f64::from(isa.sum(products));
+    }
+    Sums { best, total, weighted }
 }
 
 /// Tokens with a logit of at least `from` and below `to`, in the order of ids.

@@ -81,8 +81,8 @@ impl CpuEngine {
         Self { spec, decoder, team, level: Level::detect(), ledger, share_prefixes, memory, working }
     }
 
-    /// As [`Engine::step`], and shows the logits of every row that has a draw to `watch`: the index of the row and
-    /// `vocabulary` raw logits. For checks against other implementations.
+    /// As [`Engine::step`], and shows the logits of every draw to `watch`: the index of its row and `vocabulary` raw
+    /// logits. For checks against other implementations.
     ///
     /// # Errors
     /// As [`Engine::step`].
@@ -90,7 +90,7 @@ impl CpuEngine {
         &mut self,
         rows: &[Row<'_>],
         watch: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<Vec<Option<Sampled>>, EngineError> {
+    ) -> Result<Vec<Sampled>, EngineError> {
         self.check(rows)?;
         let begun = now();
         let result = self.reserve(rows).and_then(|computed| self.feed(rows, &computed, watch));
@@ -112,9 +112,9 @@ impl CpuEngine {
     /// Takes room for all rows; returns how many tokens of each need not be computed.
     fn reserve(&mut self, rows: &[Row<'_>]) -> Result<Vec<usize>, EngineError> {
         let mut adopted = Vec::with_capacity(rows.len());
-        for &Row { journey, salt, from, tokens, draw } in rows {
-            // A row that samples must compute its last token.
-            let adopt_max = if self.share_prefixes { tokens.len() - usize::from(draw.is_some()) } else { 0 };
+        for &Row { journey, salt, from, tokens, draws } in rows {
+            // What a row samples after must be computed.
+            let adopt_max = if self.share_prefixes { tokens.len() - draws.len() } else { 0 };
             let room = self.ledger.reserve(&Feed { journey, salt, from, tokens, adopt_max });
             let room = room.map_err(|refused| match refused {
                 Refused::Gap { from, held } => EngineError::Gap { journey, from, held },
@@ -134,7 +134,7 @@ impl CpuEngine {
         rows: &[Row<'_>],
         adopted: &[usize],
         watch: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<Vec<Option<Sampled>>, EngineError> {
+    ) -> Result<Vec<Sampled>, EngineError> {
         let fed = flatten(rows, adopted);
         let tables = Tables(rows.iter().map(|row| self.ledger.table(row.journey)).collect());
         let hands = Hands { team: &self.team, level: self.level };
@@ -147,8 +147,11 @@ impl CpuEngine {
                 self.decoder.forward(Step { hands, fed: &fed, tables: &tables, pages }, working);
             }
         }
-        let draws: Vec<(usize, Draw)> =
-            rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.draw?))).collect();
+        let draws: Vec<(usize, &Draw<'_>)> = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(index, row)| row.draws.iter().map(move |draw| (index, draw)))
+            .collect();
         let sampled = self.observe(rows, &draws)?;
         let (logits, stride) = (&self.working.logits.all, self.working.logits.stride);
         for ((index, _), logits) in draws.iter().zip(logits.chunks_exact(stride)) {
@@ -157,37 +160,35 @@ impl CpuEngine {
         Ok(sampled)
     }
 
-    /// Samples and takes the signals of every row that has a draw.
+    /// Samples and takes the signals of every draw, each with the index of its row.
     fn observe(
         &mut self,
         rows: &[Row<'_>],
-        draws: &[(usize, Draw)],
-    ) -> Result<Vec<Option<Sampled>>, EngineError> {
-        let mut sampled = vec![None; rows.len()];
+        draws: &[(usize, &Draw<'_>)],
+    ) -> Result<Vec<Sampled>, EngineError> {
         if draws.is_empty() {
-            return Ok(sampled);
+            return Ok(Vec::new());
         }
         let (stride, vocabulary) = (self.working.logits.stride, self.spec.vocabulary);
         let mut observed: Vec<Option<Sampled>> = vec![None; draws.len()];
         let (cap, level) = (self.decoder.config.logit_softcap, self.level);
         let parts = (Chunks::new(&mut self.working.logits.all, stride), Chunks::new(&mut observed, 1));
         self.team.each(1, parts, |index, (logits, observed)| {
-            let (logits, draw) = (&mut logits[..vocabulary], &draws[index].1);
+            let (logits, draw) = (&mut logits[..vocabulary], draws[index].1);
             let count = draw.candidates.max(2);
             let survey = dispatch(level, Survey { logits, cap, count });
             observed[0] = survey.map(|(sums, best)| signals::observe(level, logits, (&sums, &best), draw));
         });
-        for ((index, _), observed) in draws.iter().zip(observed) {
-            let journey = rows[*index].journey;
-            sampled[*index] = Some(observed.ok_or(EngineError::NotFinite { journey })?);
-        }
-        Ok(sampled)
+        let named = |((index, _), observed): (&(usize, _), Option<Sampled>)| {
+            observed.ok_or(EngineError::NotFinite { journey: rows[*index].journey })
+        };
+        draws.iter().zip(observed).map(named).collect()
     }
 
     /// Everything that a caller can get wrong.
     fn check(&mut self, rows: &[Row<'_>]) -> Result<(), EngineError> {
         let mut seen = HashSet::with_capacity(rows.len());
-        for &Row { journey, from, tokens, .. } in rows {
+        for row @ &Row { journey, from, tokens, .. } in rows {
             if tokens.is_empty() {
                 return Err(EngineError::EmptyRow { journey });
             }
@@ -207,6 +208,7 @@ impl CpuEngine {
             if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
                 return Err(EngineError::UnknownToken { journey, token, vocabulary });
             }
+            row.check_draws(vocabulary)?;
         }
         Ok(())
     }
@@ -217,7 +219,7 @@ impl Engine for CpuEngine {
         &self.spec
     }
 
-    fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Option<Sampled>>, EngineError> {
+    fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Sampled>, EngineError> {
         self.step_watched(rows, &mut |_, _| ())
     }
 
@@ -283,12 +285,12 @@ impl Memory {
 fn flatten(rows: &[Row<'_>], adopted: &[usize]) -> Vec<Fed> {
     let mut fed = Vec::with_capacity(rows.iter().map(|row| row.tokens.len()).sum());
     for (sequence, (row, &adopted)) in rows.iter().zip(adopted).enumerate() {
-        let last = row.tokens.len() - 1;
+        let unwanted = row.tokens.len() - row.draws.len();
         fed.extend(row.tokens.iter().enumerate().skip(adopted).map(|(index, &token)| Fed {
             token,
             position: row.from + index,
             sequence,
-            wanted: index == last && row.draw.is_some(),
+            wanted: index >= unwanted,
         }));
     }
     fed

@@ -24,10 +24,10 @@ impl Norm {
     /// Norms one padded row.
     #[inline(always)]
     pub(super) fn row<I: Isa>(&self, isa: I, x: &[f32], out: &mut [f32]) {
-        let scale = isa.splat(self.scale(isa, x.as_chunks().0));
-        let weights = self.weight.as_chunks::<LANES>().0;
-        for ((x, weight), out) in x.as_chunks().0.iter().zip(weights).zip(out.as_chunks_mut().0) {
-            isa.store(isa.mul(isa.mul(isa.load(x), scale), isa.load(weight)), out);
+        let scale = self.scale(isa, x.as_chunks().0);
+        let places = out.as_chunks_mut().0.iter_mut().zip(self.weight.as_chunks().0);
+        for (x, (out, weight)) in x.as_chunks().0.iter().zip(places) {
+            isa.store(normed(isa, x, scale, weight), out);
         }
     }
 
@@ -35,11 +35,9 @@ impl Norm {
     #[inline(always)]
     pub(super) fn in_place<I: Isa>(&self, isa: I, x: &mut [f32]) {
         if x.len().is_multiple_of(LANES) {
-            let scale = isa.splat(self.scale(isa, x.as_chunks().0));
-            let weights = self.weight.as_chunks::<LANES>().0;
-            for (x, weight) in x.as_chunks_mut().0.iter_mut().zip(weights) {
-                let normed = isa.mul(isa.mul(isa.load(x), scale), isa.load(weight));
-                isa.store(normed, x);
+            let scale = self.scale(isa, x.as_chunks().0);
+            for (x, weight) in x.as_chunks_mut().0.iter_mut().zip(self.weight.as_chunks().0) {
+                isa.store(normed(isa, x, scale, weight), x);
             }
             return;
         }
@@ -57,6 +55,11 @@ impl Norm {
         }
         1.0 / (isa.sum(squares) / self.width as f32 + self.eps).sqrt()
     }
+}
+
+#[inline(always)]
+fn normed<I: Isa>(isa: I, x: &[f32; LANES], scale: f32, weight: &[f32; LANES]) -> I::Floats {
+    isa.mul(isa.mul(isa.load(x), isa.splat(scale)), isa.load(weight))
 }
 
 /// Threads and their instruction set.

@@ -1,7 +1,7 @@
 //! Logits and token ids equal those of the reference implementation. `tests/golden/make.py` makes the files.
 
 use engine::{ChatMessage, Loaded, ModelFiles, Row, inspect};
-use journey::{Draw, JourneyId, Sampling};
+use journey::{Draw, JourneyId};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,13 +50,13 @@ fn read(path: &Path) -> Golden {
 
 /// Feeds one token at a time and returns the largest difference of a logit.
 fn largest_error(loaded: &mut Loaded, run: &Run, journey: JourneyId) -> f32 {
-    let draw = Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates: 1 };
+    let draws = &[Draw { candidates: 1, ..Draw::GREEDY }];
     let mut error = 0.0f32;
     for (position, token) in run.tokens.iter().enumerate() {
-        let row = Row { journey, salt: 0, from: position, tokens: &[*token], draw: Some(draw) };
+        let row = Row { journey, salt: 0, from: position, tokens: &[*token], draws };
         let mut last = Vec::new();
         let step = loaded.engine.step_watched(&[row], &mut |_, logits| last = logits.to_vec()).unwrap();
-        let sampled = step[0].as_ref().unwrap();
+        let sampled = &step[0];
         assert_eq!(sampled.candidates[0].logit, last[sampled.token as usize]);
         // Of both that are best, so that they are the same or as near as the error.
         for ours in [sampled.candidates[0].logit, last[run.best[position] as usize]] {

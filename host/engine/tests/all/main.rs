@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod damaged;
+mod drafts;
 mod gguf_tokens;
 mod golden;
 mod invariance;

@@ -3,16 +3,16 @@
 use engine::{
     Engine, EngineError, KvType, KvUsage, LoadOptions, ModelFiles, Progress, Row, WeightType, inspect, load,
 };
-use journey::{Draw, JourneyId, Sampling};
+use journey::{Adjust, Adjustments, Draw, JourneyId, TokenMask};
 
 use crate::checkpoints::{Copied, open, pair, random};
 
-const GREEDY: Option<Draw> = Some(Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates: 2 });
+const GREEDY: &[Draw<'static>] = &[Draw { candidates: 2, ..Draw::GREEDY }];
 const A: JourneyId = JourneyId(1);
 const B: JourneyId = JourneyId(2);
 
 fn row(journey: JourneyId, from: usize, tokens: &[u32]) -> Row<'_> {
-    Row { journey, salt: 0, from, tokens, draw: GREEDY }
+    Row { journey, salt: 0, from, tokens, draws: GREEDY }
 }
 
 #[test]
@@ -34,6 +34,25 @@ fn faults_of_the_caller_are_named_and_change_nothing() {
     assert!(matches!(error, EngineError::ContextFull { needed: 129, context: 128, .. }), "{error}");
     let error = refused(&mut engine, row(A, 1, &[287, 288]));
     assert!(matches!(error, EngineError::UnknownToken { token: 288, vocabulary: 288, .. }), "{error}");
+
+    let with = |draw: Draw<'static>| [draw, Draw::GREEDY];
+    let error = refused(&mut engine, Row { draws: &with(Draw::GREEDY), ..row(A, 3, &[5]) });
+    assert!(matches!(error, EngineError::TooManyDraws { draws: 2, tokens: 1, journey: A }), "{error}");
+    let asking = with(Draw { logprobs_of: &[0, 288], ..Draw::GREEDY });
+    let error = refused(&mut engine, Row { draws: &asking, ..row(A, 3, &[5, 6]) });
+    assert!(matches!(error, EngineError::UnknownToken { token: 288, journey: A, .. }), "{error}");
+    let biased = Adjustments { bias: vec![(1, 1.0), (300, 1.0)], ..Adjustments::default() };
+    let adjust = Some(Adjust::new(&biased));
+    let error = refused(&mut engine, Row { draws: &[Draw { adjust, ..Draw::GREEDY }], ..row(A, 3, &[5, 6]) });
+    assert!(matches!(error, EngineError::UnknownToken { token: 300, journey: A, .. }), "{error}");
+    let (plain, none, two) = (Adjustments::default(), TokenMask::of(&[288]), TokenMask::of(&[3, 4]));
+    for (mask, barred) in [(&none, &[][..]), (&two, &[4, 3])] {
+        let adjust = Some(Adjust { mask: Some(mask), barred, ..Adjust::new(&plain) });
+        let error =
+            refused(&mut engine, Row { draws: &[Draw { adjust, ..Draw::GREEDY }], ..row(A, 3, &[5, 6]) });
+        assert!(matches!(error, EngineError::NothingAllowed { journey: A }), "{error}");
+        assert!(error.to_string().contains(&A.to_string()), "{error}");
+    }
     assert_eq!(engine.kv(), before);
     assert_eq!(engine.step(&[row(A, 3, &long[1..])]).unwrap().len(), 1);
 }
@@ -48,7 +67,7 @@ fn an_empty_batch_is_an_empty_answer() {
 #[test]
 fn kv_counts_positions_and_journeys() {
     let mut engine = open(&random("f32")).unwrap().engine;
-    engine.step(&[row(A, 0, &[1; 20]), Row { draw: None, ..row(B, 0, &[2]) }]).unwrap();
+    engine.step(&[row(A, 0, &[1; 20]), Row { draws: &[], ..row(B, 0, &[2]) }]).unwrap();
     let KvUsage { tokens, sequences, bytes, .. } = engine.kv();
     assert_eq!((tokens, sequences), (21, 2));
     // Two pages of 16 positions for A and one for B.
@@ -73,7 +92,7 @@ fn logits_that_are_no_numbers_name_the_journey_and_feed_nothing() {
     let error = engine.step(&[row(A, 0, &[1, 2])]).unwrap_err();
     assert!(matches!(error, EngineError::NotFinite { journey: A }), "{error}");
     assert_eq!(engine.kv().tokens, 0);
-    assert_eq!(engine.step(&[Row { draw: None, ..row(A, 0, &[1, 2]) }]).unwrap(), [None]);
+    assert_eq!(engine.step(&[Row { draws: &[], ..row(A, 0, &[1, 2]) }]).unwrap(), []);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(crate) fn step(token: u32, entropy: f32) -> Step {
         run: 0,
         role: Role::ENTRY,
         at_eos: false,
-        sampled: Sampled { token, logprob: -0.1, signals, candidates: Vec::new() },
+        sampled: Sampled { token, logprob: -0.1, signals, ..Sampled::default() },
     }
 }
 

@@ -84,7 +84,7 @@ fn scripted(index: u64, role: Role) -> Step {
         run: index as u32 % 9,
         role,
         at_eos: index % 50 == 49,
-        sampled: Sampled { token: index as u32, logprob: -number(4), signals, candidates: Vec::new() },
+        sampled: Sampled { token: index as u32, logprob: -number(4), signals, ..Sampled::default() },
     }
 }
 

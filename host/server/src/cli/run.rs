@@ -58,12 +58,10 @@ async fn answer(
     let prompt = tokenizer.encode_chat(&[message]).map_err(failed)?;
     let room = selected.route.context.saturating_sub(prompt.len()).max(1);
     let ask = Ask {
-        prompt,
         sampling: Sampling { temperature: args.temperature, ..Sampling::GREEDY },
         seed: args.seed,
-        stop: Vec::new(),
         max_tokens: Some((args.max_tokens as usize).min(room)),
-        candidates: 0,
+        ..Ask::greedy(prompt)
     };
     let route = selected.route.clone();
     let mut speakers = Speakers::new(terminal, &route.model_names);

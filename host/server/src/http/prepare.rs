@@ -3,6 +3,7 @@
 //! Pure computation, so that the handler can move it off the async threads when a body is large.
 
 use engine::EngineError;
+use journey::Adjustments;
 
 use super::error::{ApiError, Fault};
 use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
@@ -37,13 +38,17 @@ pub(super) struct Names {
 pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Result<Prepared, ApiError> {
     let wanted = parse(dialect, body)?;
     let selected = catalog.select(&wanted.model).map_err(|error| no_route(&wanted.model, &error))?;
-    let Wanted { model, prompt, sampling, seed, stop, limit, shape } = wanted;
+    let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
     let ask = Ask {
         prompt: tokens(&selected.route, prompt, names.prompt)?,
         sampling,
+        adjustments: Adjustments { bias: known_bias(&selected.route, &wanted.bias)?, ..adjustments },
         seed: seed.unwrap_or_else(unguessable),
         stop,
+        stop_tokens: known_tokens(&selected.route, &wanted.stop_tokens, "stop_token_ids")?,
+        ignore_eos: wanted.ignore_eos,
+        tokens_min: wanted.tokens_min,
         max_tokens: limit.map(|(most, _)| most),
         candidates: shape.logprobs.unwrap_or(0),
     };
@@ -89,13 +94,20 @@ fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<Vec<u32>, ApiErr
 }
 
 fn known_tokens(route: &Route, ids: &[u64], field: &str) -> Result<Vec<u32>, ApiError> {
+    ids.iter().enumerate().map(|(ix, id)| known_token(route, *id, || format!("{field}[{ix}]"))).collect()
+}
+
+fn known_bias(route: &Route, bias: &[(u64, f32)]) -> Result<Vec<(u32, f32)>, ApiError> {
+    let known = |&(id, by): &(u64, f32)| Ok((known_token(route, id, || format!("logit_bias.{id}"))?, by));
+    bias.iter().map(known).collect()
+}
+
+/// An id that every model of the route has.
+fn known_token(route: &Route, id: u64, path: impl FnOnce() -> String) -> Result<u32, ApiError> {
     let vocabulary = route.model_infos.iter().map(|model| model.vocabulary).min().unwrap_or(0);
-    let known = |(ix, id): (usize, &u64)| {
-        u32::try_from(*id).ok().filter(|id| *id < vocabulary).ok_or_else(|| {
-            let message =
-                format!("the token id {id} does not exist; the route's models have {vocabulary} tokens");
-            ApiError::field(Fault::Value, format!("{field}[{ix}]"), message)
-        })
-    };
-    ids.iter().enumerate().map(known).collect()
+    u32::try_from(id).ok().filter(|id| *id < vocabulary).ok_or_else(|| {
+        let message =
+            format!("the token id {id} does not exist; the route's models have {vocabulary} tokens");
+        ApiError::field(Fault::Value, path(), message)
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journey::{FinishReason, JourneyId, Made, Sampling};
+use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
 use policy::Revision;
 use tokio::sync::mpsc;
 
@@ -15,14 +15,41 @@ pub struct Ask {
     pub prompt: Vec<u32>,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// What changes logits before; every token id exists in every model of the route.
+    pub adjustments: Adjustments,
     /// Key of all randomness; the same seed gives the same answer, whatever else runs.
     pub seed: u64,
     /// Strings that end the answer.
     pub stop: Vec<String>,
+    /// Tokens that end the answer, beside those that the route ends with.
+    pub stop_tokens: Vec<u32>,
+    /// Whether the route's end tokens are tokens like others.
+    pub ignore_eos: bool,
+    /// Until the answer has this many tokens, no token that would end it is chosen.
+    pub tokens_min: usize,
     /// Most tokens of the answer; `None` allows as many as the context holds.
     pub max_tokens: Option<usize>,
     /// How many candidates to report per token.
     pub candidates: usize,
+}
+
+impl Ask {
+    /// The most probable answer, as long as the context allows, with nothing beside it.
+    #[must_use]
+    pub fn greedy(prompt: Vec<u32>) -> Self {
+        Self {
+            prompt,
+            sampling: Sampling::GREEDY,
+            adjustments: Adjustments::default(),
+            seed: 0,
+            stop: Vec::new(),
+            stop_tokens: Vec::new(),
+            ignore_eos: false,
+            tokens_min: 0,
+            max_tokens: None,
+            candidates: 0,
+        }
+    }
 }
 
 /// What happens to a request, in order. The last event is `Finished` or `Failed`; a stream that ends without one was
@@ -88,6 +115,17 @@ pub enum SubmitError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
+}
+
+/// Where the answer ends, for a route that ends with `eos`.
+pub(super) fn ends(ask: &mut Ask, eos: &Arc<[u32]>) -> Ends {
+    let own = std::mem::take(&mut ask.stop_tokens);
+    let tokens = match (ask.ignore_eos, own.is_empty()) {
+        (false, true) => Arc::clone(eos),
+        (false, false) => eos.iter().copied().chain(own).collect(),
+        (true, _) => own.into(),
+    };
+    Ends { tokens, strings: std::mem::take(&mut ask.stop), tokens_min: ask.tokens_min }
 }
 
 /// Most tokens that the answer may have.

@@ -90,7 +90,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
-    pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
+    pub fn submit(&self, selected: &Selected, mut ask: Ask) -> Result<Answer, SubmitError> {
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }
@@ -103,14 +103,15 @@ impl Runtime {
             holds_visits: revision.descriptor().receives,
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
+        let ends = answer::ends(&mut ask, &route.eos);
         let request = Request {
             prompt: ask.prompt,
             sampling: ask.sampling,
+            adjustments: ask.adjustments,
             seed: ask.seed,
-            stop: ask.stop,
+            ends,
             max_tokens,
             context: route.context,
-            eos: route.eos.clone(),
             vocabulary: route.tokenizer.vocabulary(),
             candidates: ask.candidates.max(wanted),
             roles: route.models.len(),

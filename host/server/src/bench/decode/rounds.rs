@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Engine, EngineError, Profile, Row};
 use journey::random::{Purpose, uniform};
-use journey::{Draw, JourneyId, Sampled, Sampling};
+use journey::{Draw, JourneyId, Sampled};
 
 use super::{Plan, WARM_UP};
 
@@ -71,13 +71,13 @@ impl Round<'_> {
         for (group, prompts) in prompts.chunks(together).enumerate() {
             for from in (0..self.plan.prompt).step_by(piece) {
                 let end = (from + piece).min(self.plan.prompt);
-                let draw = (end == self.plan.prompt).then_some(DRAW);
+                let draws: &[Draw<'_>] = if end == self.plan.prompt { DRAW } else { &[] };
                 let rows: Vec<Row<'_>> = prompts
                     .iter()
                     .enumerate()
                     .map(|(ix, prompt)| {
                         let journey = self.journey(group * together + ix);
-                        Row { journey, salt: 0, from, tokens: &prompt[from..end], draw }
+                        Row { journey, salt: 0, from, tokens: &prompt[from..end], draws }
                     })
                     .collect();
                 first.extend(tokens(&engine.step(&rows)?));
@@ -88,13 +88,8 @@ impl Round<'_> {
 
     /// One step of every sequence.
     fn decode(&self, engine: &mut dyn Engine, from: usize, last: &[u32]) -> Result<Vec<u32>, EngineError> {
-        let row = |(sequence, tokens)| Row {
-            journey: self.journey(sequence),
-            salt: 0,
-            from,
-            tokens,
-            draw: Some(DRAW),
-        };
+        let row =
+            |(sequence, tokens)| Row { journey: self.journey(sequence), salt: 0, from, tokens, draws: DRAW };
         let rows: Vec<Row<'_>> = last.chunks(1).enumerate().map(row).collect();
         Ok(tokens(&engine.step(&rows)?).collect())
     }
@@ -111,8 +106,8 @@ impl Round<'_> {
     }
 }
 
-fn tokens(sampled: &[Option<Sampled>]) -> impl Iterator<Item = u32> {
-    sampled.iter().flatten().map(|sampled| sampled.token)
+fn tokens(sampled: &[Sampled]) -> impl Iterator<Item = u32> {
+    sampled.iter().map(|sampled| sampled.token)
 }
 
 /// Share of the time between two profiles that went neither into products nor into attention.
@@ -123,7 +118,7 @@ fn share_elsewhere(before: Profile, after: Profile) -> Option<f64> {
 }
 
 /// What a policy and a client that ask for a few alternatives cost.
-const DRAW: Draw = Draw { sampling: Sampling::GREEDY, uniform: 0.0, candidates: 4 };
+const DRAW: &[Draw<'static>] = &[Draw { candidates: 4, ..Draw::GREEDY }];
 
 /// As many tokens as the peers of `tests/bench` feed at once.
 const STEP_TOKENS: usize = 512;
@@ -145,13 +140,12 @@ mod tests {
             &self.spec
         }
 
-        fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Option<Sampled>>, EngineError> {
+        fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Sampled>, EngineError> {
             let note =
-                |row: &Row<'_>| (row.journey.0 & 0xffff, row.from, row.tokens.len(), row.draw.is_some());
+                |row: &Row<'_>| (row.journey.0 & 0xffff, row.from, row.tokens.len(), !row.draws.is_empty());
             self.steps.push(rows.iter().map(note).collect());
-            let sampled =
-                Sampled { token: 1, logprob: 0.0, signals: Default::default(), candidates: Vec::new() };
-            Ok(rows.iter().map(|row| row.draw.map(|_| sampled.clone())).collect())
+            let draws = rows.iter().flat_map(|row| row.draws);
+            Ok(draws.map(|_| Sampled { token: 1, ..Sampled::default() }).collect())
         }
 
         fn release(&mut self, _: JourneyId) {}

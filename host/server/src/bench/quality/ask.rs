@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use engine::{ChatMessage, EngineError};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use journey::Sampling;
 use tinypair::problems::Problem;
 
 use super::{Plan, Progress};
@@ -175,14 +174,7 @@ async fn answer(
     let message = ChatMessage { role: "user".to_owned(), content: problem.question.clone() };
     let prompt = route.tokenizer.encode_chat(&[message]).map_err(|source| BenchError::Prompt { source })?;
     let max_tokens = ANSWER_TOKENS_MAX.min(route.context.saturating_sub(prompt.len()).max(1));
-    let ask = Ask {
-        prompt,
-        sampling: Sampling::GREEDY,
-        seed,
-        stop: Vec::new(),
-        max_tokens: Some(max_tokens),
-        candidates: 0,
-    };
+    let ask = Ask { seed, max_tokens: Some(max_tokens), ..Ask::greedy(prompt) };
     let submitted = runtime.submit(selected, ask);
     let mut events = submitted.map_err(|source| BenchError::Submit { name: name(), source })?.events;
     let mut text = String::new();

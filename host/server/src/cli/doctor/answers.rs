@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use engine::ChatMessage;
-use journey::Sampling;
 
 use super::Finding;
 use crate::config::{Config, PolicySource};
@@ -61,14 +60,8 @@ async fn answer(runtime: &Runtime, route: &Route, settings: String) -> Result<Sh
         Err(engine::EngineError::NoTemplate) => route.tokenizer.encode(QUESTION),
         other => other,
     };
-    let ask = Ask {
-        prompt: prompt.map_err(|error| text(&error))?,
-        sampling: Sampling::GREEDY,
-        seed: 0,
-        stop: Vec::new(),
-        max_tokens: Some(TOKENS),
-        candidates: 0,
-    };
+    let prompt = prompt.map_err(|error| text(&error))?;
+    let ask = Ask { max_tokens: Some(TOKENS), ..Ask::greedy(prompt) };
     let begun = Instant::now();
     let mut events = runtime.submit(&selected, ask).map_err(|error| text(&error))?.events;
     let mut short = Short { tokens: vec![0; route.models.len()], fault: None, seconds: 0.0 };

@@ -70,6 +70,11 @@ impl Fields {
         Ok(Some(number))
     }
 
+    /// Every field that is left, by name.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.map.keys().cloned().collect()
+    }
+
     /// Refuses what was not taken.
     pub(super) fn finish(self) -> Result<(), ApiError> {
         let Some(key) = self.map.keys().next() else { return Ok(()) };
@@ -97,6 +102,14 @@ pub(super) fn text(value: Value, path: &str) -> Result<String, ApiError> {
         Value::String(text) => Ok(text),
         other => Err(wrong_type(path, "a string", &other)),
     }
+}
+
+/// Token ids, which are not looked up in a vocabulary here.
+pub(super) fn token_ids(list: &[Value], path: &str) -> Result<Vec<u64>, ApiError> {
+    let id = |(ix, value): (usize, &Value)| {
+        value.as_u64().ok_or_else(|| wrong_type(&format!("{path}[{ix}]"), "a token id", value))
+    };
+    list.iter().enumerate().map(id).collect()
 }
 
 pub(super) fn wrong_type(path: &str, wanted: &str, found: &Value) -> ApiError {

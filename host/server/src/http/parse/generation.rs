@@ -3,16 +3,18 @@
 use journey::Sampling;
 use serde_json::Value;
 
-use super::fields::{Fields, text, wrong_type, wrong_value};
+use super::fields::{Fields, text, token_ids, wrong_type, wrong_value};
 use super::{Dialect, Shape};
 use crate::http::error::{ApiError, Fault};
 
-/// `temperature`, `top_p`, and the extension `top_k` (0 or -1: all).
+/// `temperature`, `top_p`, and the extensions `top_k` (0 or -1: all) and `min_p`.
 pub(super) fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
     let temperature = fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0);
     let top_p = fields.number("top_p", LEAST_TOP_P..=1.0)?.unwrap_or(1.0);
     let top_k = fields.integer("top_k", -1..=i64::from(u32::MAX))?.unwrap_or(0);
+    let min_p = fields.number("min_p", 0.0..=1.0)?.unwrap_or(0.0);
     Ok(Sampling {
+        min_p: min_p as f32,
         temperature: temperature as f32,
         top_p: top_p as f32,
         top_k: u32::try_from(top_k).unwrap_or(0),
@@ -53,6 +55,35 @@ pub(super) fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         Ok(string)
     };
     strings.into_iter().map(check).collect()
+}
+
+/// `stop_token_ids`: a list of token ids.
+pub(super) fn stop_tokens(fields: &mut Fields) -> Result<Vec<u64>, ApiError> {
+    const KEY: &str = "stop_token_ids";
+    match fields.take(KEY) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) if list.len() > STOP_TOKENS_MAX => {
+            let message = format!("{KEY:?} may hold {STOP_TOKENS_MAX} token ids, not {}", list.len());
+            Err(ApiError::field(Fault::Value, KEY, message))
+        }
+        Some(Value::Array(list)) => token_ids(&list, KEY),
+        Some(other) => Err(wrong_type(KEY, "a list of token ids", &other)),
+    }
+}
+
+/// `min_tokens`, at most the limit.
+pub(super) fn tokens_min(
+    fields: &mut Fields,
+    limit: Option<(usize, &'static str)>,
+) -> Result<usize, ApiError> {
+    const KEY: &str = "min_tokens";
+    let least = fields.integer(KEY, 0..=i64::MAX)?.unwrap_or(0);
+    let least = usize::try_from(least).unwrap_or(usize::MAX);
+    if let Some((most, name)) = limit.filter(|(most, _)| least > *most) {
+        let message = format!("{KEY:?} must be at most {name:?}, which is {most}, not {least}");
+        return Err(ApiError::field(Fault::Value, KEY, message));
+    }
+    Ok(least)
 }
 
 /// Most tokens of the answer: the stricter of what is given. Completions have OpenAI's default of 16.
@@ -127,6 +158,8 @@ fn include_usage(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
 const LEAST_TOP_P: f64 = 1e-6;
 /// OpenAI takes 4; agents ask for more.
 const STOPS_MAX: usize = 16;
+/// Each is compared with every token.
+const STOP_TOKENS_MAX: usize = 64;
 /// A stop string is looked for at every token.
 const STOP_BYTES_MAX: usize = 512;
 /// OpenAI's default for `/v1/completions`.

@@ -4,6 +4,7 @@
 //! silence but the few fields that [`refused`] lists as harmless. `null` means absent, as in OpenAI's API. What needs
 //! a model (does it exist, does the prompt fit) is decided later, in `prepare`.
 
+mod adjust;
 mod fields;
 mod generation;
 mod messages;
@@ -11,7 +12,7 @@ mod prompt;
 mod refused;
 
 use engine::ChatMessage;
-use journey::Sampling;
+use journey::{Adjustments, Sampling};
 use serde_json::Value;
 
 use super::error::{ApiError, Fault};
@@ -35,10 +36,20 @@ pub(super) struct Wanted {
     pub(super) prompt: Prompt,
     /// How tokens are chosen.
     pub(super) sampling: Sampling,
+    /// What changes logits before, but for the bias.
+    pub(super) adjustments: Adjustments,
+    /// What is added to the logits of tokens, whose ids are not yet checked against a vocabulary.
+    pub(super) bias: Vec<(u64, f32)>,
     /// Key of all randomness, if the client gives one.
     pub(super) seed: Option<u64>,
     /// Strings that end the answer.
     pub(super) stop: Vec<String>,
+    /// Tokens that end the answer, not yet checked against a vocabulary.
+    pub(super) stop_tokens: Vec<u64>,
+    /// Whether the models' end tokens do not end the answer.
+    pub(super) ignore_eos: bool,
+    /// Fewest tokens of the answer.
+    pub(super) tokens_min: usize,
     /// Most tokens of the answer, and the field that says so.
     pub(super) limit: Option<(usize, &'static str)>,
     /// How the answer is shown.
@@ -85,13 +96,19 @@ pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
         Dialect::Chat => Prompt::Chat(messages::take(&mut fields)?),
         Dialect::Text => prompt::take(&mut fields)?,
     };
+    let limit = generation::limit(&mut fields, dialect)?;
     let wanted = Wanted {
         model,
         prompt,
         sampling: generation::sampling(&mut fields)?,
+        adjustments: adjust::penalties(&mut fields)?,
+        bias: adjust::bias(&mut fields)?,
         seed: generation::seed(&mut fields)?,
         stop: generation::stop(&mut fields)?,
-        limit: generation::limit(&mut fields, dialect)?,
+        stop_tokens: generation::stop_tokens(&mut fields)?,
+        ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
+        tokens_min: generation::tokens_min(&mut fields, limit)?,
+        limit,
         shape: generation::shape(&mut fields, dialect)?,
     };
     refused::check(&mut fields, dialect)?;

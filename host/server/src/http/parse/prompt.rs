@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Prompt;
-use super::fields::{Fields, text, wrong_type, wrong_value};
+use super::fields::{Fields, text, token_ids, wrong_type, wrong_value};
 use crate::http::error::{ApiError, Fault};
 
 /// Takes `prompt`.
@@ -37,10 +37,7 @@ fn ids(list: &[Value], path: &str) -> Result<Prompt, ApiError> {
     if list.is_empty() {
         return Err(wrong_value(path, "a list of at least one token id", &Value::Array(Vec::new())));
     }
-    let id = |(ix, value): (usize, &Value)| {
-        value.as_u64().ok_or_else(|| wrong_type(&format!("{path}[{ix}]"), "a token id", value))
-    };
-    list.iter().enumerate().map(id).collect::<Result<_, _>>().map(Prompt::Tokens)
+    token_ids(list, path).map(Prompt::Tokens)
 }
 
 const KEY: &str = "prompt";

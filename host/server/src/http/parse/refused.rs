@@ -38,14 +38,6 @@ type Neutral = (&'static str, &'static [&'static str]);
 
 const BOTH: &[Neutral] = &[
     ("n", &["1"]),
-    ("logit_bias", &["{}"]),
-    ("presence_penalty", &["0"]),
-    ("frequency_penalty", &["0"]),
-    ("repetition_penalty", &["1"]),
-    ("min_p", &["0"]),
-    ("min_tokens", &["0"]),
-    ("ignore_eos", &["false"]),
-    ("stop_token_ids", &["[]"]),
     ("store", &["false"]),
     ("service_tier", &["\"auto\"", "\"default\""]),
     ("response_format", &["{\"type\":\"text\"}"]),

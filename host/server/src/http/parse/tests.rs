@@ -1,6 +1,6 @@
 //! Bodies as clients send them, and what becomes of them.
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn refused(outcome: Result<Wanted, ApiError>, param: Option<&str>, code: &str, w
 #[test]
 fn a_plain_chat_has_the_defaults_of_openai() {
     let wanted = chat(&json!({})).unwrap();
-    assert_eq!(wanted.sampling, Sampling { temperature: 1.0, top_p: 1.0, top_k: 0 });
+    assert_eq!(wanted.sampling, Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0 });
     assert_eq!((wanted.seed, wanted.limit, wanted.shape), (None, None, Shape::default()));
     let hi = ChatMessage { role: "user".to_owned(), content: "hi".to_owned() };
     assert_eq!(wanted.prompt, Prompt::Chat(vec![hi]));
@@ -174,7 +174,8 @@ fn the_stricter_of_both_limits_holds() {
 fn what_is_not_supported_is_refused_by_name_unless_it_asks_for_nothing() {
     let neutral = json!({
         "n": 1, "tools": [], "tool_choice": "none", "response_format": {"type": "text"}, "logit_bias": {},
-        "presence_penalty": 0.0, "frequency_penalty": 0, "parallel_tool_calls": true, "store": false, "user": "u",
+        "presence_penalty": 0.0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "min_tokens": 0,
+        "ignore_eos": false, "stop_token_ids": [], "parallel_tool_calls": true, "store": false, "user": "u",
         "metadata": {"a": "b"}, "service_tier": "auto", "modalities": ["text"],
     });
     assert_eq!(chat(&neutral).unwrap(), chat(&json!({})).unwrap());
@@ -183,8 +184,6 @@ fn what_is_not_supported_is_refused_by_name_unless_it_asks_for_nothing() {
         ("n", json!(2)),
         ("tools", json!([{}])),
         ("response_format", json!({"type": "json_object"})),
-        ("logit_bias", json!({"5": 1})),
-        ("presence_penalty", json!(0.5)),
         ("store", json!(true)),
         ("audio", json!({})),
         ("n", json!("1")),
@@ -226,4 +225,43 @@ fn extensions_are_read() {
     assert_eq!((wanted.seed, wanted.sampling.top_k), (Some(u64::MAX), 5));
     assert!(wanted.shape.route_trace && wanted.shape.token_ids);
     assert_eq!(text(&json!({"logprobs": 0})).unwrap().shape.logprobs, Some(0));
+}
+
+#[test]
+fn penalties_and_biases_are_read() {
+    let wanted = text(&json!({
+        "presence_penalty": -2, "frequency_penalty": 0.5, "repetition_penalty": 1.25, "min_p": 0.125,
+        "logit_bias": {"70": -100, "9": 2.5, "11": null}, "stop_token_ids": [7, 8], "ignore_eos": true,
+        "min_tokens": 5, "max_tokens": 5,
+    }))
+    .unwrap();
+    let penalties = Adjustments { presence: -2.0, frequency: 0.5, repetition: 1.25, bias: Vec::new() };
+    assert_eq!((wanted.adjustments, wanted.sampling.min_p), (penalties, 0.125));
+    assert_eq!(wanted.bias, [(9, 2.5), (70, -100.0)]);
+    assert_eq!((wanted.stop_tokens, wanted.ignore_eos, wanted.tokens_min), (vec![7, 8], true, 5));
+}
+
+#[test]
+fn penalties_and_biases_out_of_range_name_the_field_and_the_range() {
+    for key in ["presence_penalty", "frequency_penalty"] {
+        refused(chat(&json!({ key: 2.1 })), Some(key), "invalid_value", "from -2 to 2");
+        refused(chat(&json!({ key: "x" })), Some(key), "invalid_type", "from -2 to 2");
+    }
+    let refuse = |extra: Value, param, code, word| refused(text(&extra), Some(param), code, word);
+    refuse(json!({"repetition_penalty": 0}), "repetition_penalty", "invalid_value", "from 0.01 to 100");
+    refuse(json!({"min_p": 1.5}), "min_p", "invalid_value", "from 0 to 1");
+    refuse(json!({"logit_bias": [5]}), "logit_bias", "invalid_type", "an object, not a list");
+    refuse(json!({"logit_bias": {"x": 1}}), "logit_bias", "invalid_value", "token ids, not \"x\"");
+    refuse(json!({"logit_bias": {"-1": 1}}), "logit_bias", "invalid_value", "token ids");
+    refuse(json!({"logit_bias": {"05": 1}}), "logit_bias", "invalid_value", "token ids");
+    refuse(json!({"logit_bias": {"5": 100.5}}), "logit_bias.5", "invalid_value", "from -100 to 100");
+    refuse(json!({"logit_bias": {"5": true}}), "logit_bias.5", "invalid_type", "a number");
+    let many: Map<String, Value> = (0..1025).map(|id| (id.to_string(), json!(1))).collect();
+    refuse(json!({ "logit_bias": many }), "logit_bias", "invalid_value", "1024 tokens, not 1025");
+    refuse(json!({"stop_token_ids": 5}), "stop_token_ids", "invalid_type", "a list of token ids");
+    refuse(json!({"stop_token_ids": [1, -1]}), "stop_token_ids[1]", "invalid_type", "a token id");
+    refuse(json!({"stop_token_ids": vec![1; 65]}), "stop_token_ids", "invalid_value", "64 token ids, not 65");
+    refuse(json!({"min_tokens": -1}), "min_tokens", "invalid_value", "at least 0");
+    refuse(json!({"min_tokens": 17}), "min_tokens", "invalid_value", "\"max_tokens\", which is 16, not 17");
+    refuse(json!({"ignore_eos": 1}), "ignore_eos", "invalid_type", "true or false");
 }

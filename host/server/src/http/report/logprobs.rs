@@ -155,7 +155,7 @@ fn floor(logprob: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use journey::text::TextStream;
-    use journey::{Candidate, Role, Sampled, Signals};
+    use journey::{Candidate, Role, Sampled};
 
     use super::*;
 
@@ -176,8 +176,7 @@ mod tests {
                 Candidate { token, logit: 1.0, prob: 0.5 },
                 Candidate { token: 0, logit: 0.0, prob: 0.0 },
             ];
-            let sampled =
-                Sampled { token, logprob: f32::NEG_INFINITY, signals: Signals::default(), candidates };
+            let sampled = Sampled { token, logprob: f32::NEG_INFINITY, candidates, ..Sampled::default() };
             all.extend(
                 logprobs.made(&Made { by: Role(0), sampled, text: visible, proposal: None }, &vocabulary),
             );

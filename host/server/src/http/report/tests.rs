@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use journey::{FinishReason, Made, Role, Sampled, Sampling, Signals};
+use journey::{FinishReason, Made, Role, Sampled};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -21,14 +21,7 @@ async fn answer(events: Vec<Event>) -> (Answer, Arc<Runtime>) {
     let config = Config::parse("[models.m]\nfiles = \"embedded:small\"", Path::new("")).unwrap();
     let runtime = Arc::new(Runtime::start(&config, &mut ()).unwrap());
     let selected = runtime.catalog().select("m").unwrap();
-    let ask = Ask {
-        prompt: vec![5],
-        sampling: Sampling::GREEDY,
-        seed: 0,
-        stop: Vec::new(),
-        max_tokens: Some(1),
-        candidates: 0,
-    };
+    let ask = Ask { max_tokens: Some(1), ..Ask::greedy(vec![5]) };
     let mut answer = runtime.submit(&selected, ask).unwrap();
     let (sender, receiver) = mpsc::channel(events.len() + 1);
     for event in events {
@@ -39,7 +32,7 @@ async fn answer(events: Vec<Event>) -> (Answer, Arc<Runtime>) {
 }
 
 fn made(text: &str) -> Event {
-    let sampled = Sampled { token: 7, logprob: -0.5, signals: Signals::default(), candidates: Vec::new() };
+    let sampled = Sampled { token: 7, logprob: -0.5, ..Sampled::default() };
     Event::Made(Made { by: Role(0), sampled, text: text.to_owned(), proposal: None })
 }
 

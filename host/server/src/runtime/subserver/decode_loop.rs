@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use engine::{Engine, EngineError, Row};
-use journey::{Effect, JourneyId, Sampled};
+use journey::{Draw, Effect, Journey, JourneyId, Sampled};
 use scheduler::{Scheduler, Share, Turn};
 use tokio::sync::{mpsc, oneshot};
 
@@ -116,14 +116,20 @@ impl DecodeLoop {
     }
 
     fn step(&mut self, shares: &[Share]) {
-        let rows: Vec<Row<'_>> = shares.iter().map(|share| row(&self.residents, *share)).collect();
+        let journeys: Vec<&Journey> = shares.iter().map(|share| resident(&self.residents, *share)).collect();
+        let both = || shares.iter().zip(&journeys);
+        let draws: Vec<Option<Draw<'_>>> = both().map(|(share, journey)| draw(journey, *share)).collect();
+        let rows: Vec<Row<'_>> =
+            both().zip(&draws).map(|((share, journey), draw)| row(journey, *share, draw)).collect();
         self.metrics.step(self.here, rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
         let engine = &mut self.engine;
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
-        drop(rows);
+        let draws: Vec<bool> = draws.iter().map(Option::is_some).collect();
         match outcome {
             Ok(Ok(sampled)) => {
-                for (share, sampled) in shares.iter().zip(sampled) {
+                let mut sampled = sampled.into_iter();
+                for (share, draws) in shares.iter().zip(draws) {
+                    let sampled = if draws { sampled.next() } else { None };
                     self.advance(*share, sampled);
                 }
             }
@@ -212,11 +218,18 @@ impl DecodeLoop {
     }
 }
 
-fn row(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> Row<'_> {
-    let journey = &residents.get(&share.journey).expect("the scheduler knows residents only").journey;
+fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &Journey {
+    &residents.get(&share.journey).expect("the scheduler knows residents only").journey
+}
+
+/// A journey draws when everything that is pending is fed.
+fn draw(journey: &Journey, share: Share) -> Option<Draw<'_>> {
+    (share.tokens == journey.pending().1.len()).then(|| journey.draw())
+}
+
+fn row<'a>(journey: &'a Journey, share: Share, draw: &'a Option<Draw<'a>>) -> Row<'a> {
     let (from, pending) = journey.pending();
-    let draw = (share.tokens == pending.len()).then(|| journey.draw());
-    Row { journey: share.journey, salt: 0, from, tokens: &pending[..share.tokens], draw }
+    Row { journey: share.journey, salt: 0, from, tokens: &pending[..share.tokens], draws: draw.as_slice() }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
