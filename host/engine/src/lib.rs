@@ -8,8 +8,9 @@
 //! A row's result is bit-identical in any batch and in any chunking of its tokens; see `cpu` for why.
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
-//! `weights` → `load` → `tokenizer` → `step` → `cpu` (the engine), `paging` → `signals`, `sampler`.
+//! `weights` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` (the engine) → `signals`, `sampler`.
 
+mod batch;
 mod checkpoint;
 mod config;
 mod cpu;

@@ -17,6 +17,7 @@ use super::rowwise::{Hands, Norm, Rows, code, join_and_norm};
 use super::simd::{Isa, LANES, Work, dispatch};
 use super::team::Chunks;
 use crate::Profile;
+use crate::batch::{Fed, Tables};
 use crate::config::{Config, Span};
 use crate::paging::{BlockId, PAGE};
 
@@ -49,19 +50,6 @@ pub(super) struct Layer {
     pub(super) gate_up: Group,
     pub(super) down: Group,
     pub(super) feed_forward_post_norm: Option<Norm>,
-}
-
-/// One token of a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fed {
-    /// Its id.
-    pub(super) token: u32,
-    /// Its position.
-    pub(super) position: usize,
-    /// Index of its sequence among the step's.
-    pub(super) sequence: usize,
-    /// Whether its logits are wanted.
-    pub(super) wanted: bool,
 }
 
 /// Working memory of a pass, kept from step to step.
@@ -100,15 +88,6 @@ impl Working {
             logits: Rows::new(vocabulary),
             spent: Profile::default(),
         }
-    }
-}
-
-/// The sequences of a step: where position p of sequence s is kept.
-pub(super) struct Tables<'a>(pub(super) Vec<&'a [BlockId]>);
-
-impl Tables<'_> {
-    fn slot(&self, fed: &Fed) -> Slot {
-        Slot { page: self.0[fed.sequence][fed.position / PAGE].index(), place: fed.position % PAGE }
     }
 }
 
@@ -287,6 +266,11 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// Where a token's keys and values are kept.
+fn slot(tables: &Tables<'_>, fed: &Fed) -> Slot {
+    Slot { page: tables.0[fed.sequence][fed.position / PAGE].index(), place: fed.position % PAGE }
+}
+
 /// Which rows a product that ends a block reads.
 #[derive(Clone, Copy)]
 enum Source {
@@ -330,7 +314,7 @@ impl<E: Element> Work for Remember<'_, '_, E> {
     fn with<I: Isa>(self, isa: I) {
         for (row, fed) in self.fed.iter().enumerate() {
             let (keys, values) = self.qkv.row(row)[self.query..][..2 * self.key].split_at(self.key);
-            self.pages.write(isa, self.tables.slot(fed), self.layer, (keys, values));
+            self.pages.write(isa, slot(self.tables, fed), self.layer, (keys, values));
         }
     }
 }

@@ -1,20 +1,19 @@
 //! The engine that decodes on the processor.
 //!
-//! It turns rows into a flat batch, finds the pages of their KV, runs the decoder and turns logits into sampled
-//! tokens. What a caller can get wrong is checked here, before any KV changes.
-
-use std::collections::HashSet;
+//! It runs the decoder over the rows of a step, in the pages that the book-keeping found for them, and turns logits into
+//! sampled tokens.
 
 use journey::{Draw, JourneyId, Sampled};
 use serde::Deserialize;
 
-use super::decoder::{Decoder, Fed, Step, Tables, Working, now};
+use super::decoder::{Decoder, Step, Working, now};
 use super::distribution::Survey;
 use super::kv::{KvShape, Pages};
 use super::rowwise::Hands;
 use super::simd::{Level, dispatch};
 use super::team::{Chunks, Team};
-use crate::paging::{Feed, Keep, KvLedger, PAGE, Refused};
+use crate::batch::{Fed, KvBook, Storage};
+use crate::paging::{BlockCopy, PAGE};
 use crate::{Engine, EngineError, KvUsage, LoadOptions, ModelSpec, Profile, Row, WeightType, signals};
 
 /// A decoder on the processor, with its KV and its threads.
@@ -23,8 +22,7 @@ pub struct CpuEngine {
     decoder: Decoder,
     team: Team,
     level: Level,
-    ledger: KvLedger,
-    share_prefixes: bool,
+    book: KvBook,
     memory: Memory,
     working: Working,
 }
@@ -74,11 +72,10 @@ impl CpuEngine {
             KvType::F16 => Memory::Half(Pages::new(shape)),
             KvType::Auto | KvType::F32 => Memory::Full(Pages::new(shape)),
         };
-        let blocks_max = options.kv_bytes / (shape.bytes_per_token(kept) * PAGE as u64);
-        let ledger = KvLedger::new(usize::try_from(blocks_max).unwrap_or(usize::MAX));
+        let block_bytes = shape.bytes_per_token(kept) * PAGE as u64;
+        let book = KvBook::new(options.kv_bytes, block_bytes, options.share_prefixes);
         let working = Working::new(&decoder.config);
-        let share_prefixes = options.share_prefixes;
-        Self { spec, decoder, team, level: Level::detect(), ledger, share_prefixes, memory, working }
+        Self { spec, decoder, team, level: Level::detect(), book, memory, working }
     }
 
     /// As [`Engine::step`], and shows the logits of every draw to `watch`: the index of its row and `vocabulary` raw
@@ -91,60 +88,30 @@ impl CpuEngine {
         rows: &[Row<'_>],
         watch: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<Vec<Sampled>, EngineError> {
-        self.check(rows)?;
+        self.book.check(rows, &self.spec)?;
         let begun = now();
-        let result = self.reserve(rows).and_then(|computed| self.feed(rows, &computed, watch));
-        for row in rows {
-            if result.is_err() {
-                self.ledger.cut(row.journey, row.from);
-                continue;
-            }
-            self.ledger.commit(row.journey);
-            let fills_a_block = (row.from + row.tokens.len()) / PAGE > row.from / PAGE;
-            if self.share_prefixes && fills_a_block {
-                self.ledger.publish(row.journey);
-            }
-        }
+        let reserved = self.book.reserve(rows, &mut self.memory);
+        let result = reserved.and_then(|fed| self.feed(rows, &fed, watch));
+        self.book.settle(rows, result.is_err());
         self.working.spent.total += begun.elapsed();
         result
-    }
-
-    /// Takes room for all rows; returns how many tokens of each need not be computed.
-    fn reserve(&mut self, rows: &[Row<'_>]) -> Result<Vec<usize>, EngineError> {
-        let mut adopted = Vec::with_capacity(rows.len());
-        for &Row { journey, salt, from, tokens, draws } in rows {
-            // What a row samples after must be computed.
-            let adopt_max = if self.share_prefixes { tokens.len() - draws.len() } else { 0 };
-            let room = self.ledger.reserve(&Feed { journey, salt, from, tokens, adopt_max });
-            let room = room.map_err(|refused| match refused {
-                Refused::Gap { from, held } => EngineError::Gap { journey, from, held },
-                Refused::NoRoom { needed, obtainable } => EngineError::KvFull { journey, needed, obtainable },
-            })?;
-            self.memory.grow(self.ledger.usage().blocks_touched);
-            if let Some(copy) = room.copy {
-                self.memory.copy(copy.from.index(), copy.to.index(), copy.positions);
-            }
-            adopted.push(room.adopted);
-        }
-        Ok(adopted)
     }
 
     fn feed(
         &mut self,
         rows: &[Row<'_>],
-        adopted: &[usize],
+        fed: &[Fed],
         watch: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<Vec<Sampled>, EngineError> {
-        let fed = flatten(rows, adopted);
-        let tables = Tables(rows.iter().map(|row| self.ledger.table(row.journey)).collect());
+        let tables = self.book.tables(rows);
         let hands = Hands { team: &self.team, level: self.level };
         let working = &mut self.working;
         match &mut self.memory {
             Memory::Half(pages) => {
-                self.decoder.forward(Step { hands, fed: &fed, tables: &tables, pages }, working);
+                self.decoder.forward(Step { hands, fed, tables: &tables, pages }, working);
             }
             Memory::Full(pages) => {
-                self.decoder.forward(Step { hands, fed: &fed, tables: &tables, pages }, working);
+                self.decoder.forward(Step { hands, fed, tables: &tables, pages }, working);
             }
         }
         let draws: Vec<(usize, &Draw<'_>)> = rows
@@ -184,34 +151,6 @@ impl CpuEngine {
         };
         draws.iter().zip(observed).map(named).collect()
     }
-
-    /// Everything that a caller can get wrong.
-    fn check(&mut self, rows: &[Row<'_>]) -> Result<(), EngineError> {
-        let mut seen = HashSet::with_capacity(rows.len());
-        for row @ &Row { journey, from, tokens, .. } in rows {
-            if tokens.is_empty() {
-                return Err(EngineError::EmptyRow { journey });
-            }
-            if !seen.insert(journey) {
-                return Err(EngineError::RepeatedJourney { journey });
-            }
-            // From here on it cannot be evicted to make room for another row.
-            let held = self.ledger.resume(journey);
-            if from > held {
-                return Err(EngineError::Gap { journey, from, held });
-            }
-            let (needed, context) = (from + tokens.len(), self.spec.context);
-            if needed > context {
-                return Err(EngineError::ContextFull { journey, needed, context });
-            }
-            let vocabulary = self.spec.vocabulary;
-            if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
-                return Err(EngineError::UnknownToken { journey, token, vocabulary });
-            }
-            row.check_draws(vocabulary)?;
-        }
-        Ok(())
-    }
 }
 
 impl Engine for CpuEngine {
@@ -224,20 +163,19 @@ impl Engine for CpuEngine {
     }
 
     fn release(&mut self, journey: JourneyId) {
-        let keep = if self.share_prefixes { Keep::Prefix } else { Keep::Nothing };
-        self.ledger.release(journey, keep);
+        self.book.release(journey);
     }
 
     fn park(&mut self, journey: JourneyId) {
-        self.ledger.park(journey);
+        self.book.park(journey);
     }
 
     fn held(&self, journey: JourneyId) -> usize {
-        self.ledger.held(journey)
+        self.book.held(journey)
     }
 
     fn fork(&mut self, from: JourneyId, to: JourneyId) {
-        self.ledger.fork(from, to);
+        self.book.fork(from, to);
     }
 
     fn profile(&self) -> Profile {
@@ -245,32 +183,26 @@ impl Engine for CpuEngine {
     }
 
     fn kv(&self) -> KvUsage {
-        let usage = self.ledger.usage();
-        let block = self.memory.block_bytes();
-        KvUsage {
-            tokens: usage.tokens,
-            sequences: usage.sequences,
-            bytes: usage.blocks_touched * block,
-            bytes_max: usage.blocks_max.saturating_mul(block),
-            cached_bytes: usage.blocks_cached * block,
-            hit_tokens: usage.hit_tokens,
-        }
+        self.book.usage(&self.memory)
     }
 }
 
-impl Memory {
-    fn grow(&mut self, blocks: usize) {
+impl Storage for Memory {
+    fn grow(&mut self, count: usize) -> Result<(), EngineError> {
         match self {
-            Self::Half(pages) => pages.grow(blocks),
-            Self::Full(pages) => pages.grow(blocks),
+            Self::Half(pages) => pages.grow(count),
+            Self::Full(pages) => pages.grow(count),
         }
+        Ok(())
     }
 
-    fn copy(&mut self, from: usize, to: usize, positions: usize) {
+    fn copy(&mut self, copy: BlockCopy) -> Result<(), EngineError> {
+        let (from, to) = (copy.from.index(), copy.to.index());
         match self {
-            Self::Half(pages) => pages.copy(from, to, positions),
-            Self::Full(pages) => pages.copy(from, to, positions),
+            Self::Half(pages) => pages.copy(from, to, copy.positions),
+            Self::Full(pages) => pages.copy(from, to, copy.positions),
         }
+        Ok(())
     }
 
     fn block_bytes(&self) -> usize {
@@ -279,19 +211,4 @@ impl Memory {
             Self::Full(pages) => pages.page_bytes(),
         }
     }
-}
-
-/// The tokens of all rows but the `adopted` first ones of each.
-fn flatten(rows: &[Row<'_>], adopted: &[usize]) -> Vec<Fed> {
-    let mut fed = Vec::with_capacity(rows.iter().map(|row| row.tokens.len()).sum());
-    for (sequence, (row, &adopted)) in rows.iter().zip(adopted).enumerate() {
-        let unwanted = row.tokens.len() - row.draws.len();
-        fed.extend(row.tokens.iter().enumerate().skip(adopted).map(|(index, &token)| Fed {
-            token,
-            position: row.from + index,
-            sequence,
-            wanted: index >= unwanted,
-        }));
-    }
-    fed
 }
