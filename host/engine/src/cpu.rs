@@ -8,10 +8,11 @@
 //! cannot be seen in any result, and every instruction set gives the same bits.
 //!
 //! From the outside in: `engine` → `decoder` → `group`, `rowwise`, `rotation`, `attention` → `product` → `matrix`,
-//! `format`, `rows`, `kv` → `simd`, `team`, `memory`.
+//! `format`, `rows`, `kv` → `simd`, `team`, `memory`. `cores` is what several engines share.
 
 mod attention;
 mod build;
+mod cores;
 mod decoder;
 mod distribution;
 mod engine;
@@ -30,6 +31,7 @@ mod simd;
 mod team;
 
 pub(crate) use build::{Read, bytes};
+pub use cores::{CoreSharing, Cores};
 #[cfg(test)]
 pub(crate) use distribution::Survey;
 pub(crate) use distribution::{Sums, Total, best, between};

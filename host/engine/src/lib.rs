@@ -29,7 +29,7 @@ mod step;
 mod tokenizer;
 mod weights;
 
-pub use cpu::{CpuEngine, KvType, Peaks, measure_peaks};
+pub use cpu::{CoreSharing, Cores, CpuEngine, KvType, Peaks, measure_peaks};
 pub use encoding::WeightType;
 pub use error::EngineError;
 pub use files::ModelFiles;

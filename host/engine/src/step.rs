@@ -2,11 +2,12 @@
 //!
 //! Separate from any engine so that a caller, or a test with an engine of its own, depends on these few types only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use journey::{Draw, JourneyId, Sampled};
 
-use crate::{EngineError, ModelSpec};
+use crate::{Cores, EngineError, ModelSpec};
 
 /// One row of a ragged batch: the tokens of one journey that are to be fed now.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,10 @@ pub trait Engine: Send {
 
     /// Makes `to` hold what `from` holds, sharing its memory, and drops what `to` held.
     fn fork(&mut self, from: JourneyId, to: JourneyId);
+
+    /// From now on the engine's steps ask these cores how many threads they may use. Of no concern to an engine that does
+    /// not compute on the processor.
+    fn share_cores(&mut self, _cores: &Arc<Cores>) {}
 
     /// What the KV holds now.
     fn kv(&self) -> KvUsage;

@@ -3,9 +3,12 @@
 //! It runs the decoder over the rows of a step, in the pages that the book-keeping found for them, and turns logits into
 //! sampled tokens.
 
+use std::sync::Arc;
+
 use journey::{Draw, JourneyId, Sampled};
 use serde::Deserialize;
 
+use super::cores::Cores;
 use super::decoder::{Decoder, Step, Working, now};
 use super::distribution::Survey;
 use super::kv::{KvShape, Pages};
@@ -25,6 +28,8 @@ pub struct CpuEngine {
     book: KvBook,
     memory: Memory,
     working: Working,
+    /// Shared with other engines.
+    cores: Option<Arc<Cores>>,
 }
 
 /// How keys and values are kept.
@@ -75,7 +80,7 @@ impl CpuEngine {
         let block_bytes = shape.bytes_per_token(kept) * PAGE as u64;
         let book = KvBook::new(options.kv_bytes, block_bytes, options.share_prefixes);
         let working = Working::new(&decoder.config);
-        Self { spec, decoder, team, level: Level::detect(), book, memory, working }
+        Self { spec, decoder, team, level: Level::detect(), book, memory, working, cores: None }
     }
 
     /// As [`Engine::step`], and shows the logits of every draw to `watch`: the index of its row and `vocabulary` raw
@@ -89,11 +94,17 @@ impl CpuEngine {
         watch: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<Vec<Sampled>, EngineError> {
         self.book.check(rows, &self.spec)?;
+        let cores = self.cores.clone();
+        let busy = cores.as_deref().map(Cores::begin);
+        if let Some(busy) = &busy {
+            self.team.resize(busy.threads);
+        }
         let begun = now();
         let reserved = self.book.reserve(rows, &mut self.memory);
         let result = reserved.and_then(|fed| self.feed(rows, &fed, watch));
         self.book.settle(rows, result.is_err());
         self.working.spent.total += begun.elapsed();
+        drop(busy);
         result
     }
 
@@ -176,6 +187,10 @@ impl Engine for CpuEngine {
 
     fn fork(&mut self, from: JourneyId, to: JourneyId) {
         self.book.fork(from, to);
+    }
+
+    fn share_cores(&mut self, cores: &Arc<Cores>) {
+        self.cores = Some(Arc::clone(cores));
     }
 
     fn profile(&self) -> Profile {

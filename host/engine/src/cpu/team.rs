@@ -13,7 +13,7 @@ mod split;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 #[cfg(test)]
@@ -24,26 +24,32 @@ pub(crate) use split::{Chunks, ColumnBlock, Columns, Split};
 pub(crate) struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// One phase at a time: a team may move between threads and not be shared by them.
-    _single: Cell<()>,
+    /// Threads that take part, the caller's included. A cell also says that there is one phase at a time: a team may move
+    /// between threads and not be shared by them.
+    width: Cell<usize>,
 }
 
 impl Team {
     /// A team of `threads`, at least one.
     pub(crate) fn new(threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut team = Self { shared, workers: Vec::new(), _single: Cell::new(()) };
+        let mut team = Self { shared, workers: Vec::new(), width: Cell::new(threads.max(1)) };
         for index in 1..threads {
             let shared = Arc::clone(&team.shared);
             let thread = std::thread::Builder::new().name(format!("engine-{index}"));
-            team.workers.push(thread.spawn(move || shared.serve())?);
+            team.workers.push(thread.spawn(move || shared.serve(index))?);
         }
         Ok(team)
     }
 
-    /// How many threads there are.
+    /// How many threads take part.
     pub(crate) fn size(&self) -> usize {
-        self.workers.len() + 1
+        self.width.get()
+    }
+
+    /// Lets at most `threads` take part from the next phase on; the others sleep.
+    pub(crate) fn resize(&self, threads: usize) {
+        self.width.set(threads.clamp(1, self.workers.len() + 1));
     }
 
     /// Does `work` on every part, each on some thread, and returns when all are done. Fewer than two times `grain`
@@ -51,7 +57,7 @@ impl Team {
     #[expect(clippy::needless_pass_by_value, reason = "a phase uses its parts up")]
     pub(crate) fn each<S: Split>(&self, grain: usize, split: S, work: impl Fn(usize, S::Part) + Sync) {
         let count = split.count();
-        if self.workers.is_empty() || count < 2 * grain.max(1) {
+        if self.size() == 1 || count < 2 * grain.max(1) {
             for index in 0..count {
                 // SAFETY: each index once.
                 work(index, unsafe { split.part(index) });
@@ -76,7 +82,7 @@ impl Team {
         self.run(&job);
     }
 
-    /// Runs `job` on every thread.
+    /// Runs `job` on every thread that takes part.
     fn run(&self, job: &(dyn Fn() + Sync)) {
         // SAFETY: only the lifetime changes. Workers use the job between the release of `phase` and their `done`,
         // and `wait` returns, also by unwinding, after the last of these.
@@ -85,12 +91,14 @@ impl Team {
         // SAFETY: no worker reads the job now: all are done with the last phase.
         unsafe { *shared.job.get() = Some(job) };
         shared.done.0.store(0, Ordering::Relaxed);
-        shared.phase.0.fetch_add(1, Ordering::Release);
-        for worker in &self.workers {
+        let helpers = self.size() - 1;
+        let count = shared.phase.0.load(Ordering::Relaxed) >> WIDTH_BITS;
+        shared.phase.0.store((count + 1) << WIDTH_BITS | helpers as u64, Ordering::Release);
+        for worker in &self.workers[..helpers] {
             worker.thread().unpark();
         }
         let mine = catch_unwind(AssertUnwindSafe(job));
-        shared.wait(self.workers.len());
+        shared.wait(helpers);
         if let Err(panic) = mine {
             resume_unwind(panic);
         }
@@ -112,8 +120,9 @@ impl Drop for Team {
 /// What the threads see of each other. Each number has a cache line of its own.
 #[derive(Default)]
 struct Shared {
-    /// Counts phases; a new value means a new job.
-    phase: Line<AtomicUsize>,
+    /// Counts phases, and in its lowest bits says how many workers take part: a new value means a new job for these. In
+    /// one number, so that a worker that looks late cannot take the width of one phase for that of another.
+    phase: Line<AtomicU64>,
     /// Workers that are done with the phase.
     done: Line<AtomicUsize>,
     /// The phase's job; written by the caller between phases only.
@@ -128,19 +137,31 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// A worker's life.
-    fn serve(&self) {
+    /// The life of the worker `index`, counted from 1.
+    fn serve(&self, index: usize) {
         let mut seen = 0;
+        let mut looks = 0;
         loop {
-            let mut looks = 0;
-            while self.phase.0.load(Ordering::Acquire) == seen {
+            let phase = self.phase.0.load(Ordering::Acquire);
+            if phase == seen {
                 if self.stop.load(Ordering::Acquire) {
                     return;
                 }
                 looks += 1;
-                if looks < LOOKS_BEFORE_SLEEP { std::hint::spin_loop() } else { std::thread::park() }
+                if looks < LOOKS_BEFORE_SLEEP {
+                    std::hint::spin_loop()
+                } else {
+                    std::thread::park()
+                }
+                continue;
             }
-            seen += 1;
+            seen = phase;
+            if index as u64 > phase % (1 << WIDTH_BITS) {
+                // Not in this team for now: its core is another's.
+                looks = LOOKS_BEFORE_SLEEP;
+                continue;
+            }
+            looks = 0;
             // SAFETY: the phase was released after the job was written, and the next is not before `done`.
             if let Some(job) = unsafe { *self.job.get() }
                 && catch_unwind(AssertUnwindSafe(job)).is_err()
@@ -169,8 +190,14 @@ struct Line<T>(T);
 /// Some twenty microseconds: longer than what lies between the phases of a step, shorter than between steps.
 const LOOKS_BEFORE_SLEEP: u32 = 600;
 
+/// Of a phase's number, those that say how many workers take part.
+const WIDTH_BITS: u32 = 16;
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -194,6 +221,25 @@ mod tests {
             team.each(1, Chunks::new(&mut numbers, 1), |_, part| part[0] = part[0].wrapping_add(before));
         }
         assert!(numbers.iter().all(|&number| number == numbers[0]));
+    }
+
+    #[test]
+    fn a_team_grows_and_shrinks_between_phases() {
+        let team = Team::new(4).unwrap();
+        let threads = Mutex::new(HashSet::new());
+        for round in 0..3000 {
+            let width = round % 6;
+            team.resize(width);
+            assert_eq!(team.size(), width.clamp(1, 4));
+            let mut numbers = [0u32; 40];
+            threads.lock().unwrap().clear();
+            team.each(1, Chunks::new(&mut numbers, 1), |_, part| {
+                part[0] += 1;
+                threads.lock().unwrap().insert(std::thread::current().id());
+            });
+            assert!(numbers.iter().all(|&number| number == 1), "round {round}: {numbers:?}");
+            assert!(threads.lock().unwrap().len() <= team.size());
+        }
     }
 
     #[test]

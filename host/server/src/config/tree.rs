@@ -38,6 +38,8 @@ pub struct Server {
     pub body_bytes_max: NonZeroUsize,
     /// Seconds that running answers may take after SIGTERM. Default 30.
     pub drain_seconds: u64,
+    /// How models that have work at the same time share the processor's cores: `join`, `split` or `turns`. Default `join`.
+    pub cores: engine::CoreSharing,
     /// Whether models that do not fit into memory are refused. Default true.
     pub memory_check: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Server {
             queue_max: count(1024),
             body_bytes_max: count(4 << 20),
             drain_seconds: 30,
+            cores: engine::CoreSharing::default(),
             memory_check: true,
         }
     }
@@ -93,21 +96,13 @@ pub struct Model {
     pub source: ModelSource,
     /// Bounds of one step: `rows_max` journeys (default 32), `tokens_max` tokens (default 256).
     pub limits: scheduler::Limits,
-    /// `threads`: how many compute a step. Default: the processor's, shared equally by the models.
+    /// `threads`: how many may compute a step. Default: what `server.cores` gives.
     pub threads: Option<NonZeroUsize>,
     /// `kv`: how keys and values are kept, `auto`, `f16` or `f32`. Default `auto`: f16 for quantised weights, f32 for
     /// others.
     pub kv: engine::KvType,
     /// `kv_mib`: memory for keys and values, in MiB. Default 1024.
     pub kv_mib: NonZeroU32,
-}
-
-impl Config {
-    /// Threads of a model of this configuration on a processor with `cores`.
-    #[must_use]
-    pub fn threads(&self, model: &Model, cores: usize) -> usize {
-        model.threads.map_or_else(|| (cores / self.models.len().max(1)).max(1), NonZeroUsize::get)
-    }
 }
 
 /// `[routes.NAME]`

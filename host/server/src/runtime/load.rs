@@ -1,9 +1,12 @@
 //! From a configuration to loaded models and checked routes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use engine::{EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers};
+use engine::{
+    CoreSharing, Cores, Engine, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers,
+};
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
@@ -133,13 +136,19 @@ pub(super) fn load_catalog(
 ) -> Result<(Catalog, Vec<Powered>), StartError> {
     let mut models = Vec::new();
     let mut engines = Vec::new();
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
     for (name, model, files) in find(config)? {
-        let options = options(config, model);
-        let Loaded { engine, tokenizer } = engine::load(name, &files, options, &mut |read| {
+        let options = options(model, &cores);
+        let Loaded { mut engine, tokenizer } = engine::load(name, &files, options, &mut |read| {
             progress.model(name, read.done_bytes, read.total_bytes);
         })
         .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
-        models.push(Model { name: name.to_owned(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
+        // Threads that were asked for by number are not cut to an equal part.
+        if model.threads.is_none() || config.server.cores != CoreSharing::Split {
+            engine.share_cores(&cores);
+        }
+        models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer });
         engines.push(Powered { name: name.to_owned(), engine: Box::new(engine), limits: model.limits });
     }
     let mut routes = BTreeMap::new();
@@ -172,7 +181,8 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
         if config.server.memory_check {
             let spec = engine::inspect(&files)
                 .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
-            needs.push(Need::new(name, &spec, model.kv, (options(config, model).kv_bytes, journeys)));
+            let kv_bytes = u64::from(model.kv_mib.get()) << 20;
+            needs.push(Need::new(name, &spec, model.kv, (kv_bytes, journeys)));
         }
         found.push((name.as_str(), model, files));
     }
@@ -182,11 +192,9 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
     Ok(found)
 }
 
-fn options(config: &Config, model: &config::Model) -> LoadOptions {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let threads = config.threads(model, cores);
+fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
     LoadOptions {
-        threads,
+        threads: model.threads.map_or(cores.threads_max(), NonZeroUsize::get),
         kv: model.kv,
         kv_bytes: u64::from(model.kv_mib.get()) << 20,
         ..LoadOptions::default()

@@ -3,15 +3,17 @@
 //! One engine alone, without server, scheduler and policy, so that a slow step can be told from a slow server. Every
 //! step samples greedily and takes the signals that policies route by, as in serving. Reading order: `rounds` (the
 //! work and its time) → `machine` (what the hardware does at best) → `bounds` (what follows for this model) →
-//! `report`.
+//! `report`. Beside it stands `pair`: two models on the same cores.
 
 mod bounds;
 mod machine;
+mod pair;
 mod report;
 mod rounds;
 
 pub use bounds::{Bound, Limit};
 pub use machine::Machine;
+pub use pair::{PairReport, PairRow, pair_units, run_pair};
 pub use report::{Report, Row, Speed};
 
 use engine::{Engine, EngineError, KvType, LoadOptions, ModelSpec};

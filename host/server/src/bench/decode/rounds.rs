@@ -40,17 +40,16 @@ pub(super) fn all(
     Ok(times)
 }
 
-struct Round<'a> {
-    plan: &'a Plan,
-    batch: usize,
-    number: usize,
+/// One run over fresh prompts.
+pub(super) struct Round<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) batch: usize,
+    pub(super) number: usize,
 }
 
 impl Round<'_> {
     fn run(&self, engine: &mut dyn Engine) -> Result<Times, EngineError> {
-        let vocabulary = engine.spec().vocabulary;
-        let prompts: Vec<Vec<u32>> =
-            (0..self.batch).map(|sequence| self.prompt(sequence, vocabulary)).collect();
+        let prompts = self.prompts(engine.spec().vocabulary);
         let begun = Instant::now();
         let mut last = self.prefill(engine, &prompts)?;
         let (before, prefilled) = (engine.profile(), Instant::now());
@@ -59,12 +58,16 @@ impl Round<'_> {
         }
         let decode = prefilled.elapsed();
         let elsewhere = share_elsewhere(before, engine.profile());
-        (0..self.batch).for_each(|sequence| engine.release(self.journey(sequence)));
+        self.release(engine);
         Ok(Times { prefill: prefilled - begun, decode, elsewhere })
     }
 
     /// Feeds the prompts in steps of at most [`STEP_TOKENS`] tokens; returns the first token of every sequence.
-    fn prefill(&self, engine: &mut dyn Engine, prompts: &[Vec<u32>]) -> Result<Vec<u32>, EngineError> {
+    pub(super) fn prefill(
+        &self,
+        engine: &mut dyn Engine,
+        prompts: &[Vec<u32>],
+    ) -> Result<Vec<u32>, EngineError> {
         let piece = self.plan.prompt.min(STEP_TOKENS);
         let together = STEP_TOKENS / piece;
         let mut first = Vec::with_capacity(self.batch);
@@ -87,11 +90,26 @@ impl Round<'_> {
     }
 
     /// One step of every sequence.
-    fn decode(&self, engine: &mut dyn Engine, from: usize, last: &[u32]) -> Result<Vec<u32>, EngineError> {
+    pub(super) fn decode(
+        &self,
+        engine: &mut dyn Engine,
+        from: usize,
+        last: &[u32],
+    ) -> Result<Vec<u32>, EngineError> {
         let row =
             |(sequence, tokens)| Row { journey: self.journey(sequence), salt: 0, from, tokens, draws: DRAW };
         let rows: Vec<Row<'_>> = last.chunks(1).enumerate().map(row).collect();
         Ok(tokens(&engine.step(&rows)?).collect())
+    }
+
+    /// Drops all sequences.
+    pub(super) fn release(&self, engine: &mut dyn Engine) {
+        (0..self.batch).for_each(|sequence| engine.release(self.journey(sequence)));
+    }
+
+    /// A prompt for every sequence.
+    pub(super) fn prompts(&self, vocabulary: usize) -> Vec<Vec<u32>> {
+        (0..self.batch).map(|sequence| self.prompt(sequence, vocabulary)).collect()
     }
 
     fn prompt(&self, sequence: usize, vocabulary: usize) -> Vec<u32> {

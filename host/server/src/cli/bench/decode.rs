@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
-use engine::{EngineError, Loaded};
+use engine::{CpuEngine, Engine, EngineError};
 
 use super::save;
 use crate::bench::decode::{self, PROGRESS, Plan, Report};
@@ -19,7 +19,8 @@ Run it on an idle machine: any other work makes the figures low.
 Examples:
   tokenrouter bench decode --quick
   tokenrouter bench decode --model smollm2-135m.gguf --threads 2 --json decode.json
-  tokenrouter bench decode --batches 1,8 --prompt 512 --tokens 32 --rounds 3")]
+  tokenrouter bench decode --batches 1,8 --prompt 512 --tokens 32 --rounds 3
+  tokenrouter bench decode --model embedded:small --pair embedded:large --quick")]
 pub(in crate::cli) struct Decode {
     /// A folder in the Hugging Face layout, a .gguf file, or embedded:NAME.
     #[arg(long, value_name = "PATH", default_value = "embedded:large")]
@@ -39,6 +40,9 @@ pub(in crate::cli) struct Decode {
     /// Measurements of each batch; the table has the best and the median [default: 5].
     #[arg(long, value_name = "N", value_parser = between(ROUNDS_MAX))]
     rounds: Option<usize>,
+    /// A second model that decodes at the same time: shows the sum in every way of sharing the cores.
+    #[arg(long, value_name = "PATH")]
+    pair: Option<String>,
     /// Two rounds of the batches 1, 8 and 32.
     #[arg(long)]
     quick: bool,
@@ -67,18 +71,11 @@ impl Decode {
 
 pub(in crate::cli) fn decode(args: &Decode, terminal: &Terminal) -> Result<(), CliError> {
     let plan = args.plan();
-    let files = model::files(&args.model)?;
-    let failed =
-        |source: EngineError| CliError::Model { model: args.model.clone(), source: Box::new(source) };
-    // The headers are enough to refuse; a large model takes a while to load.
-    let spec = engine::inspect(&files).map_err(failed)?;
-    plan.check(&spec)?;
-    let mut loading = LoadBar::default();
-    let Loaded { mut engine, .. } = engine::load(&args.model, &files, plan.options(&spec), &mut |progress| {
-        loading.model(&args.model, progress.done_bytes, progress.total_bytes);
-    })
-    .map_err(failed)?;
-    drop(loading);
+    let mut engine = load(&args.model, &plan)?;
+    if let Some(second) = &args.pair {
+        let mut second = load(second, &plan)?;
+        return pair(args, &plan, [&mut engine, &mut second], terminal);
+    }
     let bar = bar(plan.units(), PROGRESS);
     let report = decode::run(&mut engine, &plan, &mut |measuring| {
         bar.set_message(measuring.to_owned());
@@ -91,6 +88,40 @@ pub(in crate::cli) fn decode(args: &Decode, terminal: &Terminal) -> Result<(), C
         save(file, &format!("{:#}\n", report.json()), terminal)?;
     }
     Ok(())
+}
+
+fn load(name: &str, plan: &Plan) -> Result<CpuEngine, CliError> {
+    let files = model::files(name)?;
+    let failed = |source: EngineError| CliError::Model { model: name.to_owned(), source: Box::new(source) };
+    // The headers are enough to refuse; a large model takes a while to load.
+    let spec = engine::inspect(&files).map_err(failed)?;
+    plan.check(&spec)?;
+    let mut loading = LoadBar::default();
+    let loaded = engine::load(name, &files, plan.options(&spec), &mut |progress| {
+        loading.model(name, progress.done_bytes, progress.total_bytes);
+    });
+    Ok(loaded.map_err(failed)?.engine)
+}
+
+fn pair(
+    args: &Decode,
+    plan: &Plan,
+    engines: [&mut dyn Engine; 2],
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    let bar = bar(decode::pair_units(plan), PROGRESS);
+    let report = decode::run_pair(engines, plan, &mut |measuring| {
+        bar.set_message(measuring.to_owned());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    let style = palette::STRONG;
+    terminal.line(format_args!("{style}{}{style:#}\n{}", report.title(), report.table()))?;
+    match &args.json {
+        Some(file) => save(file, &format!("{:#}\n", report.json()), terminal),
+        None => Ok(()),
+    }
 }
 
 fn show(report: &Report, terminal: &Terminal) -> Result<(), CliError> {
