@@ -1,6 +1,8 @@
 //! Two models that decode at the same time: what each gets of the cores, and what both get together, in every way of
 //! sharing them.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -126,7 +128,7 @@ fn run_pair_for(
     for engine in &engines {
         plan.check(engine.spec())?;
     }
-    let models = [0, 1].map(|ix| engines[ix].spec().name.clone());
+    let models = [0, 1].map(|ix| label(&engines[ix].spec().name));
     let mut rows = Vec::new();
     for &batch in &plan.batches {
         let failed = |source| DecodeError::Engine { batch, source: Box::new(source) };
@@ -183,7 +185,10 @@ fn timed(
         let begun = Instant::now();
         let made = || counts.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = made();
-        std::thread::park_timeout(window);
+        // Somebody may have left a wake-up for this thread.
+        while let Some(left) = window.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            std::thread::park_timeout(left);
+        }
         let (after, seconds) = (made(), begun.elapsed().as_secs_f64());
         stop.store(true, Ordering::Relaxed);
         for thread in decoding {
@@ -212,6 +217,12 @@ fn decode(
     }
     round.release(engine);
     Ok(())
+}
+
+/// The last part of a path, as columns have little room.
+fn label(model: &str) -> String {
+    let stem = Path::new(model).file_name().map_or_else(|| model.into(), OsStr::to_string_lossy);
+    stem.trim_end_matches(".gguf").to_owned()
 }
 
 fn name(sharing: CoreSharing) -> &'static str {
