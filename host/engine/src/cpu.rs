@@ -30,7 +30,7 @@ mod simd;
 mod team;
 
 pub(crate) use build::{Read, bytes};
-#[cfg(test)]
+#[cfg(any(test, feature = "cuda"))]
 pub(crate) use distribution::Survey;
 pub(crate) use distribution::{Sums, Total, best, between};
 pub use engine::{CpuEngine, KvType};

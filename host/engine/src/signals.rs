@@ -17,14 +17,19 @@ pub(crate) fn observe(
     draw: &Draw,
 ) -> Sampled {
     let token = sample(level, logits, best[0], draw);
+    describe(Ranked { logit: logits[token as usize], token }, (sums, best), draw)
+}
+
+/// Puts the signals together for a token that is chosen already; otherwise as [`observe`].
+pub(crate) fn describe(chosen: Ranked, (sums, best): (&Sums, &[Ranked]), draw: &Draw) -> Sampled {
     let softmax = Softmax::new(sums);
     let candidate =
         |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
     let first = softmax.prob(best[0].logit);
     let second = best.get(1).map_or(0.0, |second| softmax.prob(second.logit));
     Sampled {
-        token,
-        logprob: softmax.logprob(logits[token as usize]) as f32,
+        token: chosen.token,
+        logprob: softmax.logprob(chosen.logit) as f32,
         signals: Signals {
             entropy: softmax.entropy as f32,
             top1: first as f32,
