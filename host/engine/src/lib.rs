@@ -10,7 +10,7 @@
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
 //! `weights` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
-//! `gpu` (the engines) → `signals`, `sampler`. Beside it stands `device`.
+//! `gpu` (the engines) → `signals`, `sampler`. Beside it stand `device`, and `random` for models without a checkpoint.
 
 mod batch;
 mod checkpoint;
@@ -27,6 +27,7 @@ mod load;
 #[cfg(test)]
 mod oracle;
 mod paging;
+mod random;
 mod sampler;
 mod signals;
 mod spec;
@@ -40,6 +41,7 @@ pub use encoding::WeightType;
 pub use error::EngineError;
 pub use files::ModelFiles;
 pub use load::{LoadOptions, Loaded, Progress, inspect, load, load_on};
+pub use random::{NoShape, RandomShape, random};
 pub use spec::ModelSpec;
 pub use step::{Engine, KvUsage, Profile, Row};
 pub use tokenizer::{ChatMessage, Fingerprint, Mismatch, Tokenizer, compare_tokenizers};
