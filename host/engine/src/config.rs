@@ -11,9 +11,7 @@ mod keys;
 mod rope;
 
 pub(crate) use huggingface::CONFIG;
-pub(crate) use rope::Rope;
-#[cfg(test)]
-pub(crate) use rope::Scaling;
+pub(crate) use rope::{Rope, Scaling};
 
 use crate::checkpoint::Checkpoint;
 use crate::{EngineError, ModelFiles};

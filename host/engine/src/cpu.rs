@@ -32,7 +32,7 @@ mod team;
 
 pub(crate) use build::{Read, bytes};
 pub use cores::{CoreSharing, Cores};
-#[cfg(test)]
+#[cfg(any(test, feature = "cuda"))]
 pub(crate) use distribution::Survey;
 pub(crate) use distribution::{Sums, Total, best, between};
 pub use engine::{CpuEngine, KvType};

@@ -232,6 +232,19 @@ pub enum EngineError {
         /// Why.
         source: std::io::Error,
     },
+    /// The binary cannot use a GPU.
+    #[error(
+        "this binary was built without CUDA; build it with --features cuda, or set the device to \"cpu\""
+    )]
+    NoCuda,
+    /// A device failed.
+    #[error("{doing}; see the cause, and whether other programs hold the device's memory")]
+    Device {
+        /// What it was to do.
+        doing: &'static str,
+        /// Why, as the tensor library says it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The engine's threads could not be started.
     #[error("starting {threads} threads for a model; ask for fewer")]
     Threads {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{CONFIG, Config};
-use crate::cpu;
-use crate::weights;
-use crate::{CpuEngine, EngineError, KvType, ModelFiles, ModelSpec, Tokenizer, WeightType};
+use crate::cpu::{self, Read};
+use crate::weights::{self, Layout, Needed};
+use crate::{CpuEngine, Device, Engine, EngineError, KvType, ModelFiles, ModelSpec, Tokenizer, WeightType};
 
 /// A model that is ready to be stepped.
-pub struct Loaded {
+pub struct Loaded<E = CpuEngine> {
     /// The model.
-    pub engine: CpuEngine,
+    pub engine: E,
     /// Its tokenizer, for any thread.
     pub tokenizer: Arc<Tokenizer>,
 }
@@ -35,7 +35,7 @@ pub struct LoadOptions {
     pub threads: usize,
     /// How keys and values are kept.
     pub kv: KvType,
-    /// Most bytes that keys and values may take; allocated as they are needed.
+    /// Most bytes that keys and values may take; allocated as they are needed, on a GPU at once.
     pub kv_bytes: u64,
     /// Whether journeys that begin alike share the KV of their beginning.
     pub share_prefixes: bool,
@@ -48,8 +48,8 @@ impl Default for LoadOptions {
     }
 }
 
-/// Loads a model under a name. Weights stay as precise as they are stored; `progress` is called before the first tensor
-/// and after each.
+/// Loads a model under a name, to run on the processor. Weights stay as precise as they are stored; `progress` is called
+/// before the first tensor and after each.
 ///
 /// # Errors
 /// [`EngineError`] of the class *the model's files*, naming the file and the key or tensor.
@@ -59,9 +59,55 @@ pub fn load(
     options: LoadOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, EngineError> {
+    load_with(name, files, progress, |spec, (config, layout), read| {
+        cpu::load(spec, config, layout, options, read)
+    })
+}
+
+/// As [`load`], to run on any device. On a GPU weights are converted to bf16, quantised ones too.
+///
+/// # Errors
+/// As [`load`]; [`EngineError::NoCuda`] if the binary was built without, [`EngineError::Device`] if there is no such
+/// device or it has too little memory.
+pub fn load_on(
+    device: Device,
+    name: &str,
+    files: &ModelFiles,
+    options: LoadOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Loaded<Box<dyn Engine>>, EngineError> {
+    load_with(name, files, progress, |spec, model, read| build_on(device, spec, model, options, read))
+}
+
+/// Loads tensors into the engine of a device.
+pub(crate) fn build_on(
+    device: Device,
+    spec: ModelSpec,
+    (config, layout): (&Config, Layout),
+    options: LoadOptions,
+    read: Read<'_>,
+) -> Result<Box<dyn Engine>, EngineError> {
+    match device.check_built()? {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(ordinal) => {
+            let place = crate::gpu::Place::cuda(ordinal)?;
+            Ok(Box::new(crate::gpu::load(spec, (config, layout), options, place, read)?))
+        }
+        _ => Ok(Box::new(cpu::load(spec, config, layout, options, read)?)),
+    }
+}
+
+/// Loads the tokenizer, and the tensors as `build` wants them.
+pub(crate) fn load_with<E>(
+    name: &str,
+    files: &ModelFiles,
+    progress: &mut dyn FnMut(Progress),
+    build: impl FnOnce(ModelSpec, (&Config, Layout), Read<'_>) -> Result<E, EngineError>,
+) -> Result<Loaded<E>, EngineError> {
     let mut checkpoint = Checkpoint::open(files)?;
     let config = Config::read(files, &mut checkpoint)?;
-    let (spec, total_bytes) = survey(name, &config, &checkpoint)?;
+    let layout = checkpoint.layout();
+    let (spec, total_bytes) = survey(name, &config, layout, &|tensor| checkpoint.check(tensor))?;
     let tokenizer = Tokenizer::load(files)?;
     let ids = tokenizer.vocabulary().len();
     if ids > config.vocabulary {
@@ -71,8 +117,7 @@ pub fn load(
     }
     let mut done_bytes = 0;
     progress(Progress { done_bytes, total_bytes });
-    let layout = checkpoint.layout();
-    let engine = cpu::load(spec, &config, layout, options, &mut |needed| {
+    let engine = build(spec, (&config, layout), &mut |needed| {
         let raw = checkpoint.read(needed)?;
         done_bytes += raw.bytes.len() as u64;
         progress(Progress { done_bytes, total_bytes });
@@ -88,15 +133,22 @@ pub fn load(
 pub fn inspect(files: &ModelFiles) -> Result<ModelSpec, EngineError> {
     let mut checkpoint = Checkpoint::open(files)?;
     let config = Config::read(files, &mut checkpoint)?;
-    Ok(survey(&files.name(), &config, &checkpoint)?.0)
+    let layout = checkpoint.layout();
+    Ok(survey(&files.name(), &config, layout, &|tensor| checkpoint.check(tensor))?.0)
 }
 
-/// Checks every tensor of the model; returns its spec and the bytes of its weights in the checkpoint.
-fn survey(name: &str, config: &Config, checkpoint: &Checkpoint) -> Result<(ModelSpec, u64), EngineError> {
+/// Checks every tensor of the model, by how it is stored and its bytes; returns the model's spec and the bytes of its
+/// weights in the checkpoint.
+pub(crate) fn survey(
+    name: &str,
+    config: &Config,
+    layout: Layout,
+    check: &dyn Fn(&Needed) -> Result<(WeightType, u64), EngineError>,
+) -> Result<(ModelSpec, u64), EngineError> {
     let mut stored: BTreeMap<WeightType, u64> = BTreeMap::new();
     let (mut parameters, mut weight_bytes) = (0, 0);
-    for tensor in weights::all(config, checkpoint.layout()) {
-        let (dtype, bytes) = checkpoint.check(&tensor)?;
+    for tensor in weights::all(config, layout) {
+        let (dtype, bytes) = check(&tensor)?;
         *stored.entry(dtype).or_default() += bytes;
         parameters += tensor.parameters();
         weight_bytes += cpu::bytes(&tensor, dtype);

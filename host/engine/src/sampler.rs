@@ -65,6 +65,40 @@ fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw<'_>) -> u32
     }
 }
 
+/// The token that [`sample`] picks, from the best logits alone: `ranked` are all above some bound, best first, of
+/// `vocabulary`, and `total` is the sum of e^((logit - best) / temperature) over all. `None` if more must be seen.
+#[cfg(any(test, feature = "cuda"))]
+pub(crate) fn sample_best(
+    ranked: &[Ranked],
+    (vocabulary, total): (usize, f64),
+    draw: &Draw<'_>,
+) -> Option<Ranked> {
+    let Sampling { temperature, top_p, top_k, min_p } = draw.sampling;
+    let &highest = ranked.first()?;
+    if temperature <= 0.0 {
+        return Some(highest);
+    }
+    let weights = Weights { best: f64::from(highest.logit), temperature: f64::from(temperature) };
+    let mut cut = (1..vocabulary).contains(&(top_k as usize));
+    let mut ranked = if cut { ranked.get(..top_k as usize)? } else { ranked };
+    if min_p > 0.0 {
+        let kept = ranked.partition_point(|&ranked| weights.of(ranked) >= f64::from(min_p));
+        if kept == ranked.len() && !cut && kept < vocabulary {
+            return None;
+        }
+        ranked = &ranked[..kept];
+        cut = true;
+    }
+    let total = if cut { ranked.iter().map(|&ranked| weights.of(ranked)).sum() } else { total };
+    let mut walk = Walk::new(weights, total, f64::from(top_p), draw.uniform);
+    walk.take(ranked);
+    if !walk.picked() && !cut && ranked.len() < vocabulary {
+        return None;
+    }
+    let token = walk.end();
+    ranked.iter().copied().find(|ranked| ranked.token == token)
+}
+
 /// A token in the order of preference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ranked {
@@ -329,6 +363,23 @@ mod tests {
             let adjusted: Vec<f32> = logits.iter().enumerate().map(changed).collect();
             let allowed = |i: usize| !bars.contains(&(i as u32)) && mask.as_ref().is_none_or(|m| m.contains(&(i as u32)));
             prop_assert_eq!(pick(&logits, &draw), naive(&adjusted, allowed, &draw));
+        }
+
+        #[test]
+        fn the_best_logits_pick_the_same_or_nothing(
+            logits in proptest::collection::vec(-8.0f32..8.0, 1..60), seen in 1usize..60,
+            (temperature, top_p, top_k, uniform) in (0.0f32..3.0, 0.05f32..1.1, 0u32..70, 0.0f64..1.0),
+        ) {
+            let draw = draw(temperature, top_p, top_k, uniform);
+            let ranked = best(Level::detect(), &logits, logits.len());
+            let highest = ranked[0].logit;
+            let total = Total { logits: &logits, best: highest, temperature };
+            let total = if temperature > 0.0 { dispatch(Level::detect(), total) } else { 0.0 };
+            let seen = seen.min(logits.len());
+            let picked = sample_best(&ranked[..seen], (logits.len(), total), &draw);
+            let picked = picked.map(|ranked| ranked.token);
+            prop_assert!(picked.is_none_or(|token| token == pick(&logits, &draw)));
+            prop_assert!(picked.is_some() || seen < logits.len());
         }
 
         #[test]

@@ -20,24 +20,36 @@ pub(crate) fn observe(
     draw: &Draw<'_>,
 ) -> Sampled {
     let token = choose(level, logits, best[0], draw);
+    let sampled = describe(Ranked { logit: logits[token as usize], token }, (sums, best), draw);
+    let softmax = Softmax::new(sums);
+    let logprob = |token: u32| softmax.logprob(logits[token as usize]) as f32;
+    let keep = || Arc::new(Distribution::summed(logits.to_vec(), sums.best, sums.total));
+    Sampled {
+        logprobs: draw.logprobs_of.iter().map(|&token| logprob(token)).collect(),
+        kept: draw.keep.then(keep),
+        ..sampled
+    }
+}
+
+/// Puts the signals together for a token that is chosen already; otherwise as [`observe`], for draws that ask about no
+/// other tokens.
+pub(crate) fn describe(chosen: Ranked, (sums, best): (&Sums, &[Ranked]), draw: &Draw<'_>) -> Sampled {
     let softmax = Softmax::new(sums);
     let candidate =
         |&Ranked { logit, token }: &Ranked| Candidate { token, logit, prob: softmax.prob(logit) as f32 };
-    let logprob = |token: u32| softmax.logprob(logits[token as usize]) as f32;
-    let keep = || Arc::new(Distribution::summed(logits.to_vec(), sums.best, sums.total));
     let first = softmax.prob(best[0].logit);
     let second = best.get(1).map_or(0.0, |second| softmax.prob(second.logit));
     Sampled {
-        token,
-        logprob: logprob(token),
+        token: chosen.token,
+        logprob: softmax.logprob(chosen.logit) as f32,
         signals: Signals {
             entropy: softmax.entropy as f32,
             top1: first as f32,
             margin: (first - second) as f32,
         },
         candidates: best.iter().take(draw.candidates).map(candidate).collect(),
-        logprobs: draw.logprobs_of.iter().map(|&token| logprob(token)).collect(),
-        kept: draw.keep.then(keep),
+        logprobs: Vec::new(),
+        kept: None,
     }
 }
 

@@ -44,7 +44,7 @@ enum Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvType {
-    /// f32 for float weights, f16 for quantised ones.
+    /// f32 for float weights, f16 for quantised ones; on a GPU bf16.
     #[default]
     Auto,
     /// Half precision: half the memory, and what other engines keep.
