@@ -149,9 +149,9 @@ impl Shared {
                 }
                 looks += 1;
                 if looks < LOOKS_BEFORE_SLEEP {
-                    std::hint::spin_loop()
+                    std::hint::spin_loop();
                 } else {
-                    std::thread::park()
+                    std::thread::park();
                 }
                 continue;
             }
