@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers};
+use engine::{Engine, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers};
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
@@ -140,8 +140,8 @@ pub(super) fn load_catalog(
             ..LoadOptions::default()
         };
         let Loaded { engine, tokenizer } = load_model(name, model, options, progress)?;
-        models.push(Model { name: name.clone(), spec: engine::Engine::spec(&engine).clone(), tokenizer });
-        engines.push(Powered { name: name.clone(), engine: Box::new(engine), limits: model.limits });
+        models.push(Model { name: name.clone(), spec: engine.spec().clone(), tokenizer });
+        engines.push(Powered { name: name.clone(), engine, limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {
@@ -165,7 +165,7 @@ fn load_model(
     model: &config::Model,
     options: LoadOptions,
     progress: &mut dyn LoadProgress,
-) -> Result<Loaded, StartError> {
+) -> Result<Loaded<Box<dyn Engine>>, StartError> {
     let files = match &model.source {
         ModelSource::Folder(path) => ModelFiles::Directory(path.clone()),
         ModelSource::Embedded(embedded) => {
@@ -177,7 +177,8 @@ fn load_model(
             ModelFiles::Embedded { name: found.name, files: found.files }
         }
     };
-    engine::load(name, &files, options, &mut |read| progress.model(name, read.done_bytes, read.total_bytes))
+    let heard = &mut |read: engine::Progress| progress.model(name, read.done_bytes, read.total_bytes);
+    engine::load_on(model.device, name, &files, options, heard)
         .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })
 }
 

@@ -8,7 +8,7 @@
 mod bounds;
 mod machine;
 mod report;
-mod rounds;
+pub(super) mod rounds;
 
 pub use bounds::{Bound, Limit};
 pub use machine::Machine;
