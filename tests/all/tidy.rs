@@ -90,6 +90,7 @@ fn links_between_documents_lead_somewhere() {
         "host/tinypair/README.md",
         "policies/README.md",
         "tests/bench/README.md",
+        "tests/gpu/README.md",
         "wit/README.md",
     ];
     for document in documents {

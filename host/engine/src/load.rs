@@ -107,7 +107,7 @@ pub(crate) fn load_with<E>(
     let mut checkpoint = Checkpoint::open(files)?;
     let config = Config::read(files, &mut checkpoint)?;
     let layout = checkpoint.layout();
-    let (spec, total_bytes) = survey(name, &config, layout, &|tensor| checkpoint.check(tensor))?;
+    let (spec, total_bytes) = survey(name, &config, layout, |tensor| checkpoint.check(tensor))?;
     let tokenizer = Tokenizer::load(files)?;
     let ids = tokenizer.vocabulary().len();
     if ids > config.vocabulary {
@@ -134,17 +134,20 @@ pub fn inspect(files: &ModelFiles) -> Result<ModelSpec, EngineError> {
     let mut checkpoint = Checkpoint::open(files)?;
     let config = Config::read(files, &mut checkpoint)?;
     let layout = checkpoint.layout();
-    Ok(survey(&files.name(), &config, layout, &|tensor| checkpoint.check(tensor))?.0)
+    Ok(survey(&files.name(), &config, layout, |tensor| checkpoint.check(tensor))?.0)
 }
 
 /// Checks every tensor of the model, by how it is stored and its bytes; returns the model's spec and the bytes of its
 /// weights in the checkpoint.
-pub(crate) fn survey(
+pub(crate) fn survey<C>(
     name: &str,
     config: &Config,
     layout: Layout,
-    check: &dyn Fn(&Needed) -> Result<(WeightType, u64), EngineError>,
-) -> Result<(ModelSpec, u64), EngineError> {
+    check: C,
+) -> Result<(ModelSpec, u64), EngineError>
+where
+    C: Fn(&Needed) -> Result<(WeightType, u64), EngineError>,
+{
     let mut stored: BTreeMap<WeightType, u64> = BTreeMap::new();
     let (mut parameters, mut weight_bytes) = (0, 0);
     for tensor in weights::all(config, layout) {

@@ -41,7 +41,7 @@ impl RandomShape {
     /// Never: every tensor of these models is there.
     pub fn spec(self) -> Result<ModelSpec, EngineError> {
         let name = format!("random {self}");
-        Ok(survey(&name, &self.config(), Layout::HuggingFace, &stored)?.0)
+        Ok(survey(&name, &self.config(), Layout::HuggingFace, stored)?.0)
     }
 
     fn config(self) -> Config {

@@ -69,7 +69,10 @@ impl Norm {
     }
 
     fn optional(norm: Option<&Self>, x: Tensor) -> Result<Tensor> {
-        norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))
+        match norm {
+            Some(norm) => norm.forward(&x),
+            None => Ok(x),
+        }
     }
 }
 

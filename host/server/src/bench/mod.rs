@@ -4,5 +4,6 @@
 //! Nothing here prints: a benchmark gives a report, and a report gives a table, JSON or a picture.
 
 pub mod decode;
+pub mod device;
 pub mod plot;
 pub mod quality;

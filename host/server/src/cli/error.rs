@@ -126,6 +126,24 @@ pub enum CliError {
     /// The benchmark of a model cannot run, or broke off.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// There is no random model of a size.
+    #[error("random:{size} {source}")]
+    NoSuchSize {
+        /// What was asked for.
+        size: String,
+        /// Why.
+        source: engine::NoShape,
+    },
+    /// A device does not give the processor's logits.
+    #[error("{model}: a logit is {difference} from the processor's; at most {tolerance} is rounding")]
+    Apart {
+        /// The model.
+        model: String,
+        /// The largest difference.
+        difference: f32,
+        /// What was allowed.
+        tolerance: f32,
+    },
     /// A result cannot be saved.
     #[error("cannot write {}", .file.display())]
     Save {
@@ -162,6 +180,7 @@ impl CliError {
             | Self::NoSuchRoute { .. }
             | Self::Settings { .. }
             | Self::Source(_)
+            | Self::NoSuchSize { .. }
             | Self::Decode(DecodeError::Context { .. })
             | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,
             _ => 1,

@@ -98,8 +98,10 @@ pub struct Model {
     pub limits: scheduler::Limits,
     /// `threads`: how many may compute a step. Default: what `server.cores` gives.
     pub threads: Option<NonZeroUsize>,
+    /// `device`: where it runs, `cpu`, `cuda` or `cuda:N`. Default `cpu`.
+    pub device: engine::Device,
     /// `kv`: how keys and values are kept, `auto`, `f16` or `f32`. Default `auto`: f16 for quantised weights, f32 for
-    /// others.
+    /// others; on a GPU what it computes in, bf16.
     pub kv: engine::KvType,
     /// `kv_mib`: memory for keys and values, in MiB. Default 1024.
     pub kv_mib: NonZeroU32,
@@ -191,6 +193,7 @@ struct ModelTable {
     #[serde(default = "tokens_max")]
     tokens_max: NonZeroUsize,
     threads: Option<NonZeroUsize>,
+    device: Option<String>,
     #[serde(default)]
     kv: engine::KvType,
     #[serde(default = "kv_mib")]
@@ -207,8 +210,9 @@ impl ModelTable {
             let key = format!("models.{name}.threads");
             return Err(ConfigError::value(key, format!("is too many; at most {THREADS_MAX}")));
         }
-        let Self { threads, kv_mib, .. } = self;
-        Ok(Model { source, limits, threads, kv: self.kv, kv_mib })
+        let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
+        let Self { threads, kv, kv_mib, .. } = self;
+        Ok(Model { source, limits, threads, device, kv, kv_mib })
     }
 }
 
@@ -264,6 +268,13 @@ impl RouteTable {
         let fallback = journey::Role(fallback as u16);
         Ok(Route { models: self.models, policy, fallback, settings: self.settings })
     }
+}
+
+/// A device that this binary can use.
+fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError> {
+    let refused = |problem| ConfigError::value(format!("models.{model}.device"), problem);
+    let parsed: engine::Device = device.parse().map_err(|wrong| refused(format!("{device:?} {wrong}")))?;
+    parsed.check_built().map_err(|error| refused(error.to_string()))
 }
 
 /// `@` separates a route's name from settings in a request.
@@ -346,6 +357,23 @@ mod tests {
         );
         assert!(problem("[models.\"a@b\"]\nfiles = \"x\"").contains("contains '@'"));
         assert!(problem("").contains("no model is given"));
+    }
+
+    #[test]
+    fn a_device_is_known_and_built_in() {
+        let with = |device: &str| format!("[models.a]\nfiles = \"x\"\ndevice = \"{device}\"");
+        let model = |device| Config::parse(&with(device), Path::new("")).expect("valid").models["a"].device;
+        assert_eq!(model("cpu"), engine::Device::Cpu);
+        assert!(problem(&with("gpu")).contains("models.a.device: \"gpu\" is no device"));
+        if cfg!(feature = "cuda") {
+            assert_eq!(model("cuda:1"), engine::Device::Cuda(1));
+        } else {
+            let problem = problem(&with("cuda"));
+            assert!(
+                problem.starts_with("models.a.device: ") && problem.contains("--features cuda"),
+                "{problem}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use engine::{
-    CoreSharing, Cores, Engine, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers,
+    CoreSharing, Cores, Device, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers,
 };
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
@@ -140,16 +140,15 @@ pub(super) fn load_catalog(
     let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
     for (name, model, files) in find(config)? {
         let options = options(model, &cores);
-        let Loaded { mut engine, tokenizer } = engine::load(name, &files, options, &mut |read| {
-            progress.model(name, read.done_bytes, read.total_bytes);
-        })
-        .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
+        let heard = &mut |read: engine::Progress| progress.model(name, read.done_bytes, read.total_bytes);
+        let Loaded { mut engine, tokenizer } = engine::load_on(model.device, name, &files, options, heard)
+            .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
         // Threads that were asked for by number are not cut to an equal part.
         if model.threads.is_none() || config.server.cores != CoreSharing::Split {
             engine.share_cores(&cores);
         }
         models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer });
-        engines.push(Powered { name: name.to_owned(), engine: Box::new(engine), limits: model.limits });
+        engines.push(Powered { name: name.to_owned(), engine, limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {
@@ -178,7 +177,8 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
             .source
             .files()
             .map_err(|source| StartError::Source { model: name.clone(), source: Box::new(source) })?;
-        if config.server.memory_check {
+        // A GPU has memory of its own, and says when it is full.
+        if config.server.memory_check && model.device == Device::Cpu {
             let spec = engine::inspect(&files)
                 .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
             let kv_bytes = u64::from(model.kv_mib.get()) << 20;
@@ -194,7 +194,7 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
 
 fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
     LoadOptions {
-        threads: model.threads.map_or(cores.threads_max(), NonZeroUsize::get),
+        threads: model.threads.map_or_else(|| cores.threads_max(), NonZeroUsize::get),
         kv: model.kv,
         kv_bytes: u64::from(model.kv_mib.get()) << 20,
         ..LoadOptions::default()

@@ -93,12 +93,12 @@ fn of_equal_logits_the_lower_id_is_taken_wherever_it_is() {
     for token in [4999, 17, 2500] {
         logits[token] = 3.0;
     }
-    let ours = device(&[logits.clone()], &[GREEDY]).remove(0).unwrap();
+    let ours = device(std::slice::from_ref(&logits), &[GREEDY]).remove(0).unwrap();
     assert_eq!(ours.token, 17);
     assert!(close(&ours, &processor(&logits, &GREEDY).unwrap()));
     // All equal: no stretch is above another, so the row is looked at whole.
     let flat = vec![1.0f32; 5000];
-    let ours = device(&[flat.clone()], &[GREEDY]).remove(0).unwrap();
+    let ours = device(std::slice::from_ref(&flat), &[GREEDY]).remove(0).unwrap();
     assert_eq!(ours, processor(&flat, &GREEDY).unwrap());
 }
 

@@ -9,7 +9,7 @@ mod bounds;
 mod machine;
 mod pair;
 mod report;
-mod rounds;
+pub(super) mod rounds;
 
 pub use bounds::{Bound, Limit};
 pub use machine::Machine;

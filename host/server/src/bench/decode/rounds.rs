@@ -12,17 +12,17 @@ use super::{Plan, WARM_UP};
 
 /// How long one round took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(in crate::bench) struct Times {
     /// From the first token fed to the first token sampled of every sequence.
-    pub(super) prefill: Duration,
+    pub(in crate::bench) prefill: Duration,
     /// All decode steps.
-    pub(super) decode: Duration,
+    pub(in crate::bench) decode: Duration,
     /// Share of the decode time outside matrix products and attention.
     pub(super) elsewhere: Option<f64>,
 }
 
 /// The rounds of one batch.
-pub(super) fn all(
+pub(in crate::bench) fn all(
     engine: &mut dyn Engine,
     plan: &Plan,
     batch: usize,

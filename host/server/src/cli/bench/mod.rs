@@ -1,6 +1,7 @@
 //! `tokenrouter bench`: runs a benchmark, shows its table, saves its numbers and its picture.
 
 mod decode;
+mod device;
 mod quality;
 
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::path::Path;
 use clap::Subcommand;
 
 pub(super) use decode::{Decode, decode};
+pub(super) use device::{Device, device};
 pub(super) use quality::{Quality, quality};
 
 use super::CliError;
@@ -24,6 +26,8 @@ pub(super) enum Bench {
     Quality(Quality),
     /// Tokens per second of one model against the batch, beside what the machine allows.
     Decode(Decode),
+    /// A GPU against the processor, and tokens per second on it, of one model or of two routed.
+    Device(Device),
 }
 
 fn save(file: &Path, content: &str, terminal: &Terminal) -> Result<(), CliError> {
