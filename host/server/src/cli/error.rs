@@ -8,7 +8,7 @@ use engine::EngineError;
 use policy::PolicyError;
 
 use crate::bench::decode::DecodeError;
-use crate::bench::quality::BenchError;
+use crate::bench::quality::{BenchError, QuestionsError};
 use crate::config::ConfigError;
 use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
@@ -123,6 +123,9 @@ pub enum CliError {
     /// The benchmark cannot run, or broke off.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A file of questions for a benchmark.
+    #[error(transparent)]
+    Questions(#[from] QuestionsError),
     /// The benchmark of a model cannot run, or broke off.
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::{Plan, Progress, Question};
+use crate::runtime::{Ask, Event, NoSuchRoute, Runtime, Selected, SubmitError};
 use engine::{ChatMessage, EngineError};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tinypair::problems::Problem;
-
-use super::{Plan, Progress};
-use crate::runtime::{Ask, Event, NoSuchRoute, Runtime, Selected, SubmitError};
 
 /// Why the benchmark cannot run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -105,18 +103,12 @@ impl Answers {
 pub(super) struct Asker<'a> {
     runtime: &'a Runtime,
     plan: &'a Plan,
-    problems: &'a [Problem],
     progress: &'a mut dyn Progress,
 }
 
 impl<'a> Asker<'a> {
-    pub(super) fn new(
-        runtime: &'a Runtime,
-        plan: &'a Plan,
-        problems: &'a [Problem],
-        progress: &'a mut dyn Progress,
-    ) -> Self {
-        Self { runtime, plan, problems, progress }
+    pub(super) fn new(runtime: &'a Runtime, plan: &'a Plan, progress: &'a mut dyn Progress) -> Self {
+        Self { runtime, plan, progress }
     }
 
     /// Asks all problems of a model or a route with settings.
@@ -129,9 +121,9 @@ impl<'a> Asker<'a> {
             .map_err(|source| BenchError::Select { name: name.to_owned(), source })?;
         let (runtime, seed) = (self.runtime, self.plan.seed);
         let begun = Instant::now();
-        let asked = self.problems.iter().enumerate().map(|(ix, problem)| {
+        let asked = self.plan.questions.iter().enumerate().map(|(ix, question)| {
             // Each problem has numbers of its own, the same in every run.
-            let answer = answer(runtime, &selected, problem, (seed << 32) | ix as u64);
+            let answer = answer(runtime, &selected, question, (seed << 32) | ix as u64);
             async move { answer.await.map(|answered| (ix, answered)) }
         });
         // In any order, so that a long answer does not keep others waiting; sorted afterwards.
@@ -165,13 +157,13 @@ pub(super) fn pair(runtime: &Runtime, prefix: &str) -> Result<[String; 2], Bench
 async fn answer(
     runtime: &Runtime,
     selected: &Selected,
-    problem: &Problem,
+    question: &Question,
     seed: u64,
 ) -> Result<Answered, BenchError> {
     let route = &selected.route;
     let name = || route.name.clone();
     let failed = |problem: String| BenchError::Answer { name: name(), problem };
-    let message = ChatMessage { role: "user".to_owned(), content: problem.question.clone() };
+    let message = ChatMessage { role: "user".to_owned(), content: question.text().to_owned() };
     let prompt = route.tokenizer.encode_chat(&[message]).map_err(|source| BenchError::Prompt { source })?;
     let max_tokens = ANSWER_TOKENS_MAX.min(route.context.saturating_sub(prompt.len()).max(1));
     let ask = Ask { seed, max_tokens: Some(max_tokens), ..Ask::greedy(prompt) };
@@ -187,7 +179,7 @@ async fn answer(
                 answered.entropies.push(made.sampled.signals.entropy);
             }
             Event::Finished(_) => {
-                answered.solved = problem.is_solved_by(&text);
+                answered.solved = question.is_solved_by(&text);
                 return Ok(answered);
             }
             Event::FellBack { fault } => return Err(failed(fault)),

@@ -1,30 +1,31 @@
 //! What routing is worth: accuracy against the share of tokens that the large model makes.
 //!
-//! Held-out word problems are answered by each model alone, by each token-level policy over a sweep of its knob, and,
-//! computed from the two single-model runs, by handing whole requests to the large model. Reading order: `ask`
-//! (problems through the runtime) → `sweep` (which knobs) → `queries` (whole requests) → `report` (table, JSON,
-//! headline) → `picture`.
+//! Held-out word problems, or the questions of a file, are answered by each model alone, by each token-level policy over
+//! a sweep of its knob, and, computed from the two single-model runs, by handing whole requests to the large model.
+//! Reading order: `questions` → `ask` (them through the runtime) → `sweep` (which knobs) → `queries` (whole requests) →
+//! `report` (table, JSON, headline) → `picture`.
 
 mod ask;
 mod picture;
 mod queries;
+mod questions;
 mod report;
 mod sweep;
 
 pub use ask::BenchError;
+pub use questions::{Question, QuestionsError, Written, generated, read_questions};
 pub use report::{Baseline, Best, Headline, QueryNeed, Report, Row};
 
 use ask::{Answers, Asker};
-use tinypair::problems::{Mix, held_out};
 
 use crate::runtime::Runtime;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many problems.
-    pub problems: usize,
-    /// Which problems; also the key of the random policy's draws.
+    /// What is asked.
+    pub questions: Vec<Question>,
+    /// Which problems were generated; also the key of the random policy's draws.
     pub seed: u64,
     /// Requests under way at once.
     pub concurrency: usize,
@@ -38,7 +39,7 @@ impl Plan {
     /// How many answers the whole run takes.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        (self.problems * (BASELINES + sweep::points(self.quick))) as u64
+        (self.questions.len() * (BASELINES + sweep::points(self.quick))) as u64
     }
 }
 
@@ -56,8 +57,7 @@ pub trait Progress {
 /// [`BenchError`]: a route is missing, or a request failed.
 pub async fn run(runtime: &Runtime, plan: &Plan, progress: &mut dyn Progress) -> Result<Report, BenchError> {
     let models = ask::pair(runtime, &plan.prefix)?;
-    let problems = held_out(Mix::DEFAULT, plan.seed, plan.problems);
-    let mut asker = Asker::new(runtime, plan, &problems, progress);
+    let mut asker = Asker::new(runtime, plan, progress);
     let small = asker.ask(&models[0]).await?;
     let large = asker.ask(&models[1]).await?;
     let mut report = Report::new(plan, models, Baseline::of(&small), Baseline::of(&large));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn plan(prefix: &str) -> Plan {
-        Plan { problems: 24, seed: 1, concurrency: 8, prefix: prefix.to_owned(), quick: true }
+        Plan { questions: generated(1, 24), seed: 1, concurrency: 8, prefix: prefix.to_owned(), quick: true }
     }
 
     #[tokio::test(flavor = "multi_thread")]

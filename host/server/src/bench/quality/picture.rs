@@ -16,7 +16,7 @@ pub(super) fn plot(report: &Report) -> Plot {
     Plot {
         title: title(report),
         subtitle: format!(
-            "{} held-out word problems, greedy decoding; each point is one setting of a policy",
+            "{} problems, greedy decoding; each point is one setting of a policy",
             report.problems
         ),
         x: Axis {

@@ -105,7 +105,7 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(plan: &Plan, models: [String; 2], small: Baseline, large: Baseline) -> Self {
-        let (problems, seed, concurrency) = (plan.problems, plan.seed, plan.concurrency);
+        let (problems, seed, concurrency) = (plan.questions.len(), plan.seed, plan.concurrency);
         Self { problems, seed, concurrency, models, small, large, rows: Vec::new(), headline: None }
     }
 

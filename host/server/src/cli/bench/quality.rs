@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 
 use super::save;
-use crate::bench::quality::{self, PROGRESS, Plan, Progress, Report};
+use crate::bench::quality::{self, PROGRESS, Plan, Progress, Report, generated};
 use crate::cli::{CliError, ConfigFile, configuration, start};
 use crate::terminal::{Terminal, bar, palette};
 
@@ -14,18 +14,22 @@ use crate::terminal::{Terminal, bar, palette};
 #[command(after_help = "\
 Examples:
   tokenrouter bench quality --quick
-  tokenrouter bench quality --svg quality.svg --json quality.json")]
+  tokenrouter bench quality --svg quality.svg --json quality.json
+  tokenrouter bench quality --config qwen.toml --questions tests/bench/questions.jsonl --routes coder --quick")]
 pub(in crate::cli) struct Quality {
     /// How many held-out problems.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     problems: u32,
+    /// Ask these instead: a JSON object per line, {"question": TEXT, "answer": NUMBER}.
+    #[arg(long, value_name = "FILE", conflicts_with = "problems")]
+    questions: Option<PathBuf>,
     /// Which problems, and which random numbers.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Requests under way at once.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
-    /// A fifth of the problems and fewer points.
+    /// A fifth of the generated problems, and fewer points.
     #[arg(long)]
     quick: bool,
     /// Measure the routes PREFIX/entropy, PREFIX/margin and PREFIX/random.
@@ -42,22 +46,26 @@ pub(in crate::cli) struct Quality {
 }
 
 impl Quality {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Result<Plan, CliError> {
         let asked = self.problems as usize;
-        Plan {
-            problems: if self.quick { asked.div_ceil(QUICK_DIVISOR) } else { asked },
+        let questions = match &self.questions {
+            Some(file) => quality::read_questions(file)?,
+            None => generated(self.seed, if self.quick { asked.div_ceil(QUICK_DIVISOR) } else { asked }),
+        };
+        Ok(Plan {
+            questions,
             seed: self.seed,
             concurrency: self.concurrency as usize,
             prefix: self.routes.clone(),
             quick: self.quick,
-        }
+        })
     }
 }
 
 pub(in crate::cli) async fn quality(args: Quality, terminal: &Terminal) -> Result<(), CliError> {
+    let plan = args.plan()?;
     let config = configuration(args.config.config.as_deref())?;
     let runtime = start(&config)?;
-    let plan = args.plan();
     let begun = Instant::now();
     let mut progress = Measuring { bar: bar(plan.answers(), PROGRESS) };
     let outcome = quality::run(&runtime, &plan, &mut progress).await;
