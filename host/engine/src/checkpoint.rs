@@ -54,6 +54,12 @@ impl Raw {
         encoding::floats(self.kind, &self.bytes, &mut weights);
         weights
     }
+
+    /// As [`Raw::floats`] for the tensor `needed`, whose weights must be finite.
+    pub(crate) fn finite_floats(&self, needed: &Needed) -> Result<Vec<f32>, EngineError> {
+        let weights = self.floats();
+        if weights.iter().all(|weight| weight.is_finite()) { Ok(weights) } else { Err(needed.not_finite()) }
+    }
 }
 
 impl Checkpoint {

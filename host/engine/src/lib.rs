@@ -9,7 +9,7 @@
 //! a GPU (feature `cuda`) it is the same up to rounding; see `gpu`.
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
-//! `weights` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
+//! `weights`, `layer` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
 //! `gpu` (the engines) → `signals`, `sampler`. Beside it stand `device`, and `random` for models without a checkpoint.
 
 mod batch;
@@ -23,6 +23,7 @@ mod files;
 mod gguf;
 #[cfg(any(test, feature = "cuda"))]
 mod gpu;
+mod layer;
 mod load;
 #[cfg(test)]
 mod oracle;

@@ -2,6 +2,7 @@
 //!
 //! Separate from the decoder so that a checkpoint can be inspected, and its size be known, before a weight is read.
 
+use crate::EngineError;
 use crate::config::Config;
 
 /// Who named the tensors.
@@ -40,6 +41,11 @@ pub(crate) struct Needed {
 impl Needed {
     fn new(name: String, shape: &[usize]) -> Self {
         Self { name, shape: shape.to_vec(), rows: RowOrder::AsStored }
+    }
+
+    /// The error that says one of its weights is not a finite number.
+    pub(crate) fn not_finite(&self) -> EngineError {
+        EngineError::NotFiniteWeights { tensor: self.name.clone() }
     }
 
     /// How many weights it has.

@@ -18,7 +18,7 @@ use super::simd::{Isa, LANES, Work, dispatch};
 use super::team::Chunks;
 use crate::Profile;
 use crate::batch::{Fed, Tables};
-use crate::config::{Config, Span};
+use crate::config::Config;
 use crate::paging::{BlockId, PAGE};
 
 /// A model's weights and what it does with them.
@@ -35,22 +35,8 @@ pub(super) struct Decoder {
     pub(super) frequencies: Frequencies,
 }
 
-/// One layer. Post norms are those of what joins the residual stream.
-pub(super) struct Layer {
-    pub(super) span: Span,
-    pub(super) attention_norm: Norm,
-    /// Queries, keys and values.
-    pub(super) qkv: Group,
-    pub(super) query_norm: Option<Norm>,
-    pub(super) key_norm: Option<Norm>,
-    pub(super) output: Group,
-    pub(super) attention_post_norm: Option<Norm>,
-    pub(super) feed_forward_norm: Norm,
-    /// The gate and its other half.
-    pub(super) gate_up: Group,
-    pub(super) down: Group,
-    pub(super) feed_forward_post_norm: Option<Norm>,
-}
+/// One layer.
+type Layer = crate::layer::Layer<Group, Norm>;
 
 /// Working memory of a pass, kept from step to step.
 pub(super) struct Working {

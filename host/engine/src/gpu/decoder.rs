@@ -10,7 +10,7 @@ use candle_nn::rotary_emb::rope;
 use super::attention::Attention;
 use super::pages::Pages;
 use super::plan::{Plan, Planner};
-use crate::config::{Activation, Config, Span};
+use crate::config::{Activation, Config};
 
 /// A model's weights and what it does with them.
 pub(super) struct Decoder {
@@ -24,22 +24,8 @@ pub(super) struct Decoder {
     pub(super) head: Option<Tensor>,
 }
 
-/// One layer. Post norms are those of what joins the residual stream.
-pub(super) struct Layer {
-    pub(super) span: Span,
-    pub(super) attention_norm: Norm,
-    /// Queries, keys and values.
-    pub(super) qkv: Linear,
-    pub(super) query_norm: Option<Norm>,
-    pub(super) key_norm: Option<Norm>,
-    pub(super) output: Linear,
-    pub(super) attention_post_norm: Option<Norm>,
-    pub(super) feed_forward_norm: Norm,
-    /// The gate and its other half.
-    pub(super) gate_up: Linear,
-    pub(super) down: Linear,
-    pub(super) feed_forward_post_norm: Option<Norm>,
-}
+/// One layer.
+type Layer = crate::layer::Layer<Linear, Norm>;
 
 /// A matrix, (outputs, inputs), and what is added.
 pub(super) struct Linear {

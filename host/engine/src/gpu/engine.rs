@@ -60,7 +60,7 @@ impl GpuEngine {
         watch: &mut dyn FnMut(usize, &Tensor),
     ) -> Result<Vec<Sampled>, EngineError> {
         self.book.check(rows, &self.spec)?;
-        let begun = now();
+        let begun = Instant::now();
         let reserved = self.book.reserve(rows, &mut self.pages);
         let result = reserved.and_then(|fed| self.feed(rows, &fed, watch));
         self.book.settle(rows, result.is_err());
@@ -145,8 +145,4 @@ impl Engine for GpuEngine {
     fn kv(&self) -> KvUsage {
         self.book.usage(&self.pages)
     }
-}
-
-fn now() -> Instant {
-    Instant::now()
 }

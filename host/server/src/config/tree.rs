@@ -129,6 +129,14 @@ pub enum PolicySource {
     File(PathBuf),
 }
 
+impl Model {
+    /// Most bytes of keys and values.
+    #[must_use]
+    pub fn kv_bytes(&self) -> u64 {
+        u64::from(self.kv_mib.get()) << 20
+    }
+}
+
 impl Config {
     /// Reads and checks a file. Paths in it are relative to its folder.
     ///

@@ -158,13 +158,12 @@ fn is_passing(error: &ApiError) -> bool {
 
 fn broken(model: &HubModel, what: &str, source: ApiError) -> PullError {
     let model = model.to_string();
-    match &source {
-        ApiError::RequestError(error) => match **error {
-            ureq::Error::StatusCode(status @ 400..500) => PullError::Refused { model, status },
-            _ => PullError::Broken { model, what: what.to_owned(), source: Box::new(source) },
-        },
-        _ => PullError::Broken { model, what: what.to_owned(), source: Box::new(source) },
+    if let ApiError::RequestError(error) = &source
+        && let ureq::Error::StatusCode(status @ 400..500) = **error
+    {
+        return PullError::Refused { model, status };
     }
+    PullError::Broken { model, what: what.to_owned(), source: Box::new(source) }
 }
 
 /// Compares a file with the digest that the hub gives; what differs is removed.

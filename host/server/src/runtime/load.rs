@@ -181,12 +181,13 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
         if config.server.memory_check && model.device == Device::Cpu {
             let spec = engine::inspect(&files)
                 .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
-            let kv_bytes = u64::from(model.kv_mib.get()) << 20;
-            needs.push(Need::new(name, &spec, model.kv, (kv_bytes, journeys)));
+            needs.push(Need::new(name, &spec, model.kv, (model.kv_bytes(), journeys)));
         }
         found.push((name.as_str(), model, files));
     }
-    if let Some(available) = available_memory().filter(|_| config.server.memory_check) {
+    if config.server.memory_check
+        && let Some(available) = available_memory()
+    {
         check_memory(&needs, available)?;
     }
     Ok(found)
@@ -196,7 +197,7 @@ fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
     LoadOptions {
         threads: model.threads.map_or_else(|| cores.threads_max(), NonZeroUsize::get),
         kv: model.kv,
-        kv_bytes: u64::from(model.kv_mib.get()) << 20,
+        kv_bytes: model.kv_bytes(),
         ..LoadOptions::default()
     }
 }

@@ -113,15 +113,19 @@ impl Round<'_> {
     }
 
     fn prompt(&self, sequence: usize, vocabulary: usize) -> Vec<u32> {
-        let seed = self.journey(sequence).0;
-        let token = |position| (uniform(seed, position, Purpose::Sample, 0) * vocabulary as f64) as u32;
-        (0..self.plan.prompt as u64).map(token).collect()
+        prompt(self.journey(sequence).0, self.plan.prompt, vocabulary)
     }
 
     /// Every sequence of every round of every batch has its own, and with it a prompt of its own.
     fn journey(&self, sequence: usize) -> JourneyId {
         JourneyId((self.batch as u64) << 32 | (self.number as u64) << 16 | sequence as u64)
     }
+}
+
+/// A prompt that no other seed has.
+pub(in crate::bench) fn prompt(seed: u64, len: usize, vocabulary: usize) -> Vec<u32> {
+    let token = |position| (uniform(seed, position, Purpose::Sample, 0) * vocabulary as f64) as u32;
+    (0..len as u64).map(token).collect()
 }
 
 fn tokens(sampled: &[Sampled]) -> impl Iterator<Item = u32> {

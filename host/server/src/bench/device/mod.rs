@@ -12,14 +12,7 @@ pub use routed::{Routed, routed};
 pub use speed::{Speed, speeds};
 
 use engine::{Engine, EngineError, Row};
-use journey::random::{Purpose, uniform};
 use journey::{Draw, JourneyId, Sampled};
-
-/// A prompt that no other seed has.
-fn prompt(seed: u64, len: usize, vocabulary: usize) -> Vec<u32> {
-    let token = |position| (uniform(seed, position, Purpose::Sample, 0) * vocabulary as f64) as u32;
-    (0..len as u64).map(token).collect()
-}
 
 /// Feeds each text from where the engine's KV ends, and samples greedily after it.
 fn advance(

@@ -2,7 +2,8 @@
 
 use engine::{Engine, EngineError};
 
-use super::{advance, prompt, release};
+use super::{advance, release};
+use crate::bench::decode::rounds::prompt;
 
 /// How far two engines are apart.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use engine::{Engine, EngineError};
 
-use super::{advance, prompt, release};
+use super::{advance, release};
 use crate::bench::decode::Plan;
+use crate::bench::decode::rounds::prompt;
 
 /// What two models make together.
 #[derive(Clone, Copy, Debug)]

@@ -125,10 +125,11 @@ fn measure(args: &Device, terminal: &Terminal) -> Result<serde_json::Value, CliE
 /// A model on a device, with room for the largest batch.
 fn open(name: &str, device: Place, args: &Device) -> Result<Box<dyn Engine>, CliError> {
     let failed = |source| failed(name.to_owned(), source);
-    let options = |spec: &engine::ModelSpec| LoadOptions {
+    let options = |spec: &engine::ModelSpec| {
+        let options = args.plan().options(spec);
         // What is compared has a few hundred positions.
-        kv_bytes: args.plan().options(spec).kv_bytes.max(512 * spec.kv_bytes_per_token(KvType::Auto)),
-        ..args.plan().options(spec)
+        let kv_bytes = options.kv_bytes.max(512 * spec.kv_bytes_per_token(KvType::Auto));
+        LoadOptions { kv_bytes, ..options }
     };
     if let Some(size) = name.strip_prefix("random:") {
         let shape: RandomShape =
