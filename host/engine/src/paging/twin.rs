@@ -274,8 +274,8 @@ impl World {
         let used: BTreeSet<BlockId> = (0..JOURNEYS).filter(is_active).flat_map(table).collect();
         let kept = self.ledger.stock().prefixes().texts();
         let continues = |(salt, text): &(u64, Vec<u32>)| {
-            let longer = kept.iter().filter(|(block, other)| used.contains(block) && other.0 == *salt);
-            longer.map(|(_, other)| &other.1).any(|other| other.starts_with(text))
+            let others = kept.iter().filter(|(block, other)| used.contains(block) && other.0 == *salt);
+            others.map(|(_, other)| &other.1).any(|other| other.len() > text.len() && other.starts_with(text))
         };
         let pinned = kept.iter().filter(|(block, text)| !used.contains(block) && continues(text)).count();
 
@@ -283,7 +283,9 @@ impl World {
         let rest = self.held(journey) % PAGE;
         let others = (0..JOURNEYS).filter(|&other| other != journey.0 && is_active(&other));
         let others: BTreeSet<BlockId> = others.flat_map(table).collect();
-        let copied = own.last().is_some_and(|last| rest > 0 && others.contains(last));
+        // A block that is kept, and continued by one in use, stays as it is: going on inside of it takes a copy.
+        let is_continued = |last| kept.get(last).is_some_and(&continues);
+        let copied = own.last().is_some_and(|last| rest > 0 && (others.contains(last) || is_continued(last)));
         let needed = len.div_ceil(PAGE) - own.len() + usize::from(copied);
         assert!(used.len() + pinned + needed > self.storage.len(), "there was room");
     }
