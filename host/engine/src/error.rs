@@ -224,8 +224,10 @@ pub enum EngineError {
         /// The tensor.
         tensor: String,
     },
-    /// There is not enough memory for the weights.
-    #[error("reserving {bytes} bytes for weights; use a smaller model or one with fewer bits per weight")]
+    /// There is not enough memory for weights or KV.
+    #[error(
+        "reserving {bytes} bytes; use a smaller model, one with fewer bits per weight, or less memory for KV (kv_mib)"
+    )]
     Memory {
         /// How many were asked for.
         bytes: usize,

@@ -21,7 +21,7 @@ pub(super) struct Scoring {
 
 impl Scoring {
     /// The first position that the token at `position` sees.
-    fn first(self, position: usize) -> usize {
+    pub(super) fn first(self, position: usize) -> usize {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window))
     }
 }
@@ -40,27 +40,34 @@ pub(super) struct Queries<'a> {
 }
 
 /// Attention of some query heads; `out` is (heads, wide) with `wide` = dim rounded up to whole vectors. `page(i)` is the
-/// page of positions `16 i..16 i + 16`.
+/// page of positions `16 i..16 i + 16`; `after` is what will probably be read once this is done.
+///
+/// Pages are scattered, so that the processor cannot guess the next one: each line of it is asked for while the same
+/// line of the page before is used.
 #[inline(always)]
 pub(super) fn attend<'a, I: Isa, E: Element>(
     isa: I,
     queries: Queries<'_>,
-    page: impl Fn(usize) -> PageView<'a, E>,
+    (page, after): (impl Fn(usize) -> PageView<'a, E>, Option<PageView<'a, E>>),
     out: &mut [f32],
 ) {
     let Queries { heads: all, dim, position, scoring } = queries;
     let heads = all.len() / dim;
     let wide = dim.next_multiple_of(LANES);
     let first = scoring.first(position);
+    let last = position / LANES;
     let together = (all.chunks(TOGETHER * dim)).zip(out[..heads * wide].chunks_mut(TOGETHER * wide));
     for (some, sums) in together {
         sums.fill(0.0);
         let mut states = [Softmax::<I>::new(isa); TOGETHER];
         let states = &mut states[..some.len() / dim];
-        for index in first / LANES..=position / LANES {
+        let mut now = page(first / LANES);
+        for index in first / LANES..=last {
             let from = index * LANES;
             let seen = (first.max(from) - from, (position + 1 - from).min(LANES));
-            let view = (page(index), seen);
+            let next = if index < last { page(index + 1) } else { after.unwrap_or(now) };
+            let view = (now, next, seen);
+            now = next;
             // The heads share a page's keys and values in registers.
             match states.len() {
                 1 => page_of::<I, E, 1>(isa, view, (some, dim), scoring, (states, sums)),
@@ -95,16 +102,16 @@ impl<I: Isa> Softmax<I> {
     }
 }
 
-/// One page for H heads. `seen` is the first position and the one after the last that count.
+/// One page for H heads, and the page after it. `seen` is the first position and the one after the last that count.
 #[inline(always)]
 fn page_of<I: Isa, E: Element, const H: usize>(
     isa: I,
-    (page, (from, to)): (PageView<'_, E>, (usize, usize)),
+    (page, next, (from, to)): (PageView<'_, E>, PageView<'_, E>, (usize, usize)),
     (queries, dim): (&[f32], usize),
     scoring: Scoring,
     (states, sums): (&mut [Softmax<I>], &mut [f32]),
 ) {
-    let scores = scores::<I, E, H>(isa, page.keys, queries, dim);
+    let scores = scores::<I, E, H>(isa, (page.keys, next.keys), queries, dim);
     let wide = sums.len() / H;
     let mut weights = [[0.0f32; LANES]; H];
     for h in 0..H {
@@ -130,7 +137,7 @@ fn page_of<I: Isa, E: Element, const H: usize>(
         states[h].total = isa.add(states[h].total, weight);
         isa.store(weight, &mut weights[h]);
     }
-    weigh::<I, E, H>(isa, page.values, (&weights, (from, to)), wide, sums);
+    weigh::<I, E, H>(isa, (page.values, next.values), (&weights, (from, to)), wide, sums);
 }
 
 /// All lanes but the first `count`, which become `fill`.
@@ -149,7 +156,7 @@ fn not_first<I: Isa>(isa: I, x: I::Floats, count: usize, fill: f32) -> I::Floats
 #[inline(always)]
 fn scores<I: Isa, E: Element, const H: usize>(
     isa: I,
-    keys: &[[E; LANES]],
+    (keys, next): (&[[E; LANES]], &[[E; LANES]]),
     queries: &[f32],
     dim: usize,
 ) -> [I::Floats; H] {
@@ -158,6 +165,9 @@ fn scores<I: Isa, E: Element, const H: usize>(
     let mut sums = [[isa.splat(0.0); 4]; H];
     let whole = dim / 4 * 4;
     for d in (0..whole).step_by(4) {
+        for line in 0..4 * size_of::<[E; LANES]>() / LINE {
+            isa.prefetch(next, d * size_of::<[E; LANES]>() + line * LINE);
+        }
         for part in 0..4 {
             let key = E::load(isa, &keys[d + part]);
             for h in 0..H {
@@ -178,11 +188,14 @@ fn scores<I: Isa, E: Element, const H: usize>(
 #[inline(always)]
 fn weigh<I: Isa, E: Element, const H: usize>(
     isa: I,
-    values: &[[E; LANES]],
+    (values, next): (&[[E; LANES]], &[[E; LANES]]),
     (weights, (from, to)): (&[[f32; LANES]; H], (usize, usize)),
     wide: usize,
     sums: &mut [f32],
 ) {
+    for line in 0..size_of_val(next) / LINE {
+        isa.prefetch(next, line * LINE);
+    }
     let vectors = wide / LANES;
     let mut vector = 0;
     while vector < vectors {
@@ -204,12 +217,20 @@ fn weigh_vectors<I: Isa, E: Element, const H: usize, const V: usize>(
     (vector, vectors): (usize, usize),
     sums: &mut [f32],
 ) {
+    // Loops, as closures within closures are not compiled for the instruction set.
     let sums = sums.as_chunks_mut::<LANES>().0;
-    let mut held: [[I::Floats; V]; H] =
-        std::array::from_fn(|h| std::array::from_fn(|v| isa.load(&sums[h * vectors + vector + v])));
+    let mut held = [[isa.splat(0.0); V]; H];
+    for (h, held) in held.iter_mut().enumerate() {
+        for (v, held) in held.iter_mut().enumerate() {
+            *held = isa.load(&sums[h * vectors + vector + v]);
+        }
+    }
     for position in from..to {
         let row = &values[position * vectors + vector..][..V];
-        let value: [I::Floats; V] = std::array::from_fn(|v| E::load(isa, &row[v]));
+        let mut value = [isa.splat(0.0); V];
+        for (value, row) in value.iter_mut().zip(row) {
+            *value = E::load(isa, row);
+        }
         for h in 0..H {
             let weight = isa.splat(weights[h][position]);
             for v in 0..V {
@@ -229,3 +250,6 @@ const TOGETHER: usize = 4;
 
 /// Vectors of values that are summed in registers at a time.
 const WEIGH_VECTORS: usize = 4;
+
+/// Bytes that come from memory together.
+const LINE: usize = 64;

@@ -12,7 +12,7 @@ use super::kv::{Element, Pages, Slot};
 use super::memory::Region;
 use super::product::Inputs;
 use super::rotation::{Frequencies, Rotate, Rotations};
-use super::rows::CodedRows;
+use super::rows::{BLOCK, Block, CodedRows, code_row};
 use super::rowwise::{Hands, Norm, Rows, code, join_and_norm};
 use super::simd::{Isa, LANES, Work, dispatch};
 use super::team::Chunks;
@@ -46,7 +46,10 @@ pub(super) struct Working {
     qkv: Rows,
     attended: Rows,
     gated: Rows,
+    /// Of what the next product reads.
     codes: CodedRows,
+    /// Of `gated`, which are written while `codes` are read.
+    gated_codes: CodedRows,
     rotations: Rotations,
     /// Normed rows whose logits are wanted.
     last: Rows,
@@ -68,6 +71,7 @@ impl Working {
             attended: Rows { width: heads * head_dim, ..Rows::new(heads * head_dim.next_multiple_of(LANES)) },
             gated: Rows::new(intermediate),
             codes: CodedRows::default(),
+            gated_codes: CodedRows::default(),
             rotations: Rotations::default(),
             last: Rows::new(hidden),
             last_codes: CodedRows::default(),
@@ -124,8 +128,10 @@ impl Decoder {
             self.join_output(hands, (&layer.output, Source::Attended), post, working);
             join(hands, post, (&layer.feed_forward_norm, &layer.gate_up), working);
             let x = inputs(&working.normed, &working.codes);
+            let codes = layer.down.takes_codes().then_some(&mut working.gated_codes);
             let begun = now();
-            layer.gate_up.gated(self.machine(hands), x, self.config.activation, &mut working.gated);
+            let out = (&mut working.gated, codes);
+            layer.gate_up.gated(self.machine(hands), x, self.config.activation, out);
             working.spent.products += begun.elapsed();
             post = layer.feed_forward_post_norm.as_ref();
             self.join_output(hands, (&layer.down, Source::Gated), post, working);
@@ -143,14 +149,11 @@ impl Decoder {
         post: Option<&Norm>,
         working: &mut Working,
     ) {
-        let rows = match source {
-            Source::Attended => &working.attended,
-            Source::Gated => &working.gated,
+        let (rows, codes) = match source {
+            Source::Attended => (&working.attended, &working.codes),
+            Source::Gated => (&working.gated, &working.gated_codes),
         };
-        if group.takes_codes() {
-            code(hands, rows, &mut working.codes);
-        }
-        let x = inputs(rows, &working.codes);
+        let x = inputs(rows, codes);
         let begun = now();
         if post.is_some() {
             working.branch.resize(rows.count());
@@ -175,7 +178,7 @@ impl Decoder {
         working.spent.products += begun.elapsed();
         self.rotate(hands, layer, working);
         let (query, key) = (heads * dim, kv_heads * dim);
-        // Few bytes: sharing them would cost more than writing them.
+        // Few bytes, and by one thread, as those of several tokens may lie in one page.
         let (pages, qkv) = (&mut *step.pages, &working.qkv);
         dispatch(hands.level, Remember { pages, layer: index, fed, tables, qkv, query, key });
         let pages = &*step.pages;
@@ -186,17 +189,31 @@ impl Decoder {
             window: layer.span.window,
         };
         let begun = now();
-        let parts = Chunks::new(&mut working.attended.all, group * dim.next_multiple_of(LANES));
-        hands.team.each(1, parts, |part, out| {
+        let wide = group * dim.next_multiple_of(LANES);
+        let work = |part: usize, out: &mut [f32], codes: Option<(&mut [i32], &mut [Block])>| {
             let (row, head) = (part / kv_heads, part % kv_heads);
             let Fed { position, sequence, .. } = fed[row];
             let heads = &qkv.row(row)[head * group * dim..][..group * dim];
             let queries = Queries { heads, dim, position, scoring };
-            let (table, at) = (tables.0[sequence], (index, head));
-            dispatch(hands.level, Attend { queries, pages, table, at, out });
-        });
+            let table = tables.0[sequence];
+            let at = (index, head, kv_heads);
+            dispatch(hands.level, Attend { queries, pages, table, at, out, codes });
+        };
+        let (attended, codes) = (&mut working.attended, &mut working.codes);
+        let wants_codes = layer.output.takes_codes();
+        if wants_codes && dim.is_multiple_of(LANES) && wide.is_multiple_of(BLOCK) {
+            codes.resize(fed.len(), attended.width);
+            let (words, blocks) = codes.pieces(wide);
+            let parts = (Chunks::new(&mut attended.all, wide), words, blocks);
+            hands.team.each(1, parts, |part, (out, words, blocks)| work(part, out, Some((words, blocks))));
+        } else {
+            hands.team.each(1, Chunks::new(&mut attended.all, wide), |part, out| work(part, out, None));
+            compact(attended, (heads, dim));
+            if wants_codes {
+                code(hands, attended, codes);
+            }
+        }
         working.spent.attention += begun.elapsed();
-        compact(&mut working.attended, (heads, dim));
     }
 
     /// Norms and rotates the queries and keys of all tokens.
@@ -299,6 +316,9 @@ impl<E: Element> Work for Remember<'_, '_, E> {
     #[inline(always)]
     fn with<I: Isa>(self, isa: I) {
         for (row, fed) in self.fed.iter().enumerate() {
+            if let Some(next) = self.fed.get(row + 1) {
+                self.pages.expect(isa, slot(self.tables, next), self.layer);
+            }
             let (keys, values) = self.qkv.row(row)[self.query..][..2 * self.key].split_at(self.key);
             self.pages.write(isa, slot(self.tables, fed), self.layer, (keys, values));
         }
@@ -310,9 +330,11 @@ struct Attend<'a, E> {
     queries: Queries<'a>,
     pages: &'a Pages<E>,
     table: &'a [BlockId],
-    /// Layer and key head.
-    at: (usize, usize),
+    /// Layer, key head, and how many of these there are.
+    at: (usize, usize, usize),
     out: &'a mut [f32],
+    /// Where `out` is wanted as codes too.
+    codes: Option<(&'a mut [i32], &'a mut [Block])>,
 }
 
 impl<E: Element> Work for Attend<'_, E> {
@@ -320,9 +342,15 @@ impl<E: Element> Work for Attend<'_, E> {
 
     #[inline(always)]
     fn with<I: Isa>(self, isa: I) {
-        let Self { queries, pages, table, at: (layer, head), out } = self;
+        let Self { queries, pages, table, at: (layer, head, heads), out, codes } = self;
         let page = |index: usize| pages.view(table[index].index(), layer, head);
-        attend(isa, queries, page, out);
+        // The same thread goes on with the token's next head.
+        let first = queries.scoring.first(queries.position) / PAGE;
+        let after = (head + 1 < heads).then(|| pages.view(table[first].index(), layer, head + 1));
+        attend(isa, queries, (page, after), out);
+        if let Some((words, blocks)) = codes {
+            code_row(isa, out, words, blocks);
+        }
     }
 }
 

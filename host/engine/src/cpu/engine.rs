@@ -218,7 +218,6 @@ impl Storage for Memory {
             Self::Half(pages) => pages.grow(count),
             Self::Full(pages) => pages.grow(count),
         }
-        Ok(())
     }
 
     fn copy(&mut self, copy: BlockCopy) -> Result<(), EngineError> {

@@ -6,6 +6,7 @@ use super::math::{gelu_tanh, silu};
 use super::matrix::Matrix;
 use super::memory::Region;
 use super::product::{Inputs, Outputs, TILES, product};
+use super::rows::{Block, CodedRows, code_row};
 use super::rowwise::{Hands, Rows};
 use super::simd::{Isa, LANES, Work, dispatch, load_up_to, store_up_to};
 use super::team::{ColumnBlock, Columns};
@@ -89,11 +90,18 @@ impl Group {
         });
     }
 
-    /// `activation(gate) * up` of a group of these two, into `out`.
-    pub(super) fn gated(&self, on: Machine<'_>, x: Inputs<'_>, activation: Activation, out: &mut Rows) {
-        let count = self.units.len() / 2;
-        let columns = Columns::new(&mut out.all, out.stride, &self.cuts[..=count]);
-        on.hands.team.each(self.grain(x.rows), columns, |index, block| {
+    /// `activation(gate) * up` of a group of these two, into `out`, and coded where there are `codes` for it.
+    pub(super) fn gated(
+        &self,
+        on: Machine<'_>,
+        x: Inputs<'_>,
+        activation: Activation,
+        (out, codes): (&mut Rows, Option<&mut CodedRows>),
+    ) {
+        let cuts = &self.cuts[..=self.units.len() / 2];
+        let columns = Columns::new(&mut out.all, out.stride, cuts);
+        let grain = self.grain(x.rows);
+        let work = |index: usize, block, codes| {
             let Unit { first, tiles, .. } = self.units[index];
             with_space(2 * x.rows * tiles, |space| {
                 let (gate, up) = space.split_at_mut(x.rows * tiles);
@@ -101,9 +109,20 @@ impl Group {
                     let out = Outputs { lanes, tiles };
                     dispatch(on.hands.level, Tiles { matrix: (on.region, matrix), first, x, out });
                 }
-                dispatch(on.hands.level, FinishGated { gate, up, tiles, block, activation });
+                dispatch(on.hands.level, FinishGated { gate, up, tiles, block, codes, activation });
             });
-        });
+        };
+        match codes {
+            Some(codes) => {
+                codes.resize(x.rows, out.width);
+                let (words, blocks) = codes.columns(cuts);
+                let parts = (columns, words, blocks);
+                on.hands.team.each(grain, parts, |index, (block, words, blocks)| {
+                    work(index, block, Some((words, blocks)));
+                });
+            }
+            None => on.hands.team.each(grain, columns, |index, block| work(index, block, None)),
+        }
     }
 
     /// How many units are worth handing to another thread.
@@ -134,7 +153,7 @@ impl Work for Tiles<'_> {
 struct Finish<'a> {
     lanes: &'a [[f32; LANES]],
     tiles: usize,
-    block: ColumnBlock<'a>,
+    block: ColumnBlock<'a, f32>,
     ending: Ending,
     bias: Option<&'a [f32]>,
 }
@@ -160,12 +179,13 @@ impl Work for Finish<'_> {
     }
 }
 
-/// Stores `activation(gate) * up`.
+/// Stores `activation(gate) * up`, and codes it while it is in the cache.
 struct FinishGated<'a> {
     gate: &'a [[f32; LANES]],
     up: &'a [[f32; LANES]],
     tiles: usize,
-    block: ColumnBlock<'a>,
+    block: ColumnBlock<'a, f32>,
+    codes: Option<(ColumnBlock<'a, i32>, ColumnBlock<'a, Block>)>,
     activation: Activation,
 }
 
@@ -184,6 +204,9 @@ impl Work for FinishGated<'_> {
                     Activation::GeluTanh => gelu_tanh(isa, gate),
                 };
                 store_up_to(isa, isa.mul(open, isa.load(up)), into);
+            }
+            if let Some((words, blocks)) = &mut self.codes {
+                code_row(isa, into, words.row(row), blocks.row(row));
             }
         }
     }

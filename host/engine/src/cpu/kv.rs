@@ -4,10 +4,15 @@
 //! keys as (dim, LANES), so that a page's positions are the lanes of the scores, then the values as (LANES, wide).
 //! Which page belongs to whom is not known here.
 
-use bytemuck::Pod;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 
 use super::engine::KvType;
+use super::memory::Region;
 use super::simd::{Isa, LANES, load_up_to};
+use crate::EngineError;
 use crate::paging::PAGE;
 
 /// How a key or value is kept.
@@ -82,10 +87,13 @@ impl KvShape {
     }
 }
 
-/// Pages of one engine.
+/// Pages of one engine, in slabs of a power of two of them: large enough for huge pages.
 pub(super) struct Pages<E> {
     shape: KvShape,
-    pages: Vec<Box<[[E; LANES]]>>,
+    slabs: Vec<Region>,
+    /// Binary logarithm of the pages in a slab.
+    slab_bits: u32,
+    kept: PhantomData<E>,
 }
 
 /// Keys (dim, LANES) and values (LANES, wide) of one head in one layer of a page.
@@ -109,15 +117,19 @@ pub(super) struct Slot {
 impl<E: Element> Pages<E> {
     /// No pages yet.
     pub(super) fn new(shape: KvShape) -> Self {
-        Self { shape, pages: Vec::new() }
+        let page = (shape.page() * size_of::<E>()).max(1);
+        let slab_bits = (SLAB_BYTES / page).max(1).ilog2();
+        Self { shape, slabs: Vec::new(), slab_bits, kept: PhantomData }
     }
 
-    /// Makes sure that pages `0..count` exist.
-    pub(super) fn grow(&mut self, count: usize) {
-        let vectors = self.shape.page() / LANES;
-        while self.pages.len() < count {
-            self.pages.push(vec![[E::zeroed(); LANES]; vectors].into());
+    /// Makes sure that pages `0..count` exist. Memory of a slab is taken from the system as its pages are written.
+    pub(super) fn grow(&mut self, count: usize) -> Result<(), EngineError> {
+        let bytes = self.page_bytes() << self.slab_bits;
+        while self.slabs.len() << self.slab_bits < count {
+            let slab = Region::new(bytes).map_err(|source| EngineError::Memory { bytes, source })?;
+            self.slabs.push(slab);
         }
+        Ok(())
     }
 
     /// Bytes of a page.
@@ -125,12 +137,31 @@ impl<E: Element> Pages<E> {
         self.shape.page() * size_of::<E>()
     }
 
+    /// The slab of a page, and which of its bytes are the page's.
+    #[inline(always)]
+    fn place(&self, page: usize) -> (usize, Range<usize>) {
+        let (slab, index) = (page >> self.slab_bits, page & ((1 << self.slab_bits) - 1));
+        (slab, index * self.page_bytes()..(index + 1) * self.page_bytes())
+    }
+
+    #[inline(always)]
+    fn page(&self, page: usize) -> &[[E; LANES]] {
+        let (slab, place) = self.place(page);
+        cast_slice(self.slabs[slab].part(&place))
+    }
+
+    #[inline(always)]
+    fn page_mut(&mut self, page: usize) -> &mut [[E; LANES]] {
+        let (slab, place) = self.place(page);
+        cast_slice_mut(self.slabs[slab].part_mut(&place))
+    }
+
     /// Writes keys and values, both (kv_heads, dim), of one position in one layer.
     #[inline(always)]
     pub(super) fn write<I: Isa>(&mut self, isa: I, at: Slot, layer: usize, (keys, values): (&[f32], &[f32])) {
         let (shape, dim) = (self.shape, self.shape.head_dim);
         let vectors = shape.wide() / LANES;
-        let page = &mut self.pages[at.page];
+        let page = self.page_mut(at.page);
         for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
             let (of_keys, all) = shape.vectors();
             let (keys, values) = page[shape.head(layer, head)..][..all].split_at_mut(of_keys);
@@ -147,11 +178,27 @@ impl<E: Element> Pages<E> {
         }
     }
 
+    /// Asks for the memory that [`Pages::write`] will write to: a cache line for every two dimensions or so.
+    #[inline(always)]
+    pub(super) fn expect<I: Isa>(&self, isa: I, at: Slot, layer: usize) {
+        let page = self.page(at.page);
+        let (of_keys, all) = self.shape.vectors();
+        for head in 0..self.shape.kv_heads {
+            let start = self.shape.head(layer, head);
+            for key in page[start..][..of_keys].iter().step_by(LINE.div_ceil(size_of::<[E; LANES]>())) {
+                isa.prefetch(key, 0);
+            }
+            let vectors = self.shape.wide() / LANES;
+            isa.prefetch(&page[start + of_keys + at.place * vectors..start + all], 0);
+        }
+    }
+
     /// Copies the first `positions` of a page over another's, in all layers.
     pub(super) fn copy(&mut self, from: usize, to: usize, positions: usize) {
         let (shape, vectors) = (self.shape, self.shape.wide() / LANES);
-        let source = self.pages[from].clone();
-        for (from, to) in source.chunks(shape.vectors().1).zip(self.pages[to].chunks_mut(shape.vectors().1)) {
+        let source = self.page(from).to_vec();
+        let heads = self.page_mut(to).chunks_mut(shape.vectors().1);
+        for (from, to) in source.chunks(shape.vectors().1).zip(heads) {
             for (from, to) in from[..shape.head_dim].iter().zip(&mut to[..shape.head_dim]) {
                 to[..positions].copy_from_slice(&from[..positions]);
             }
@@ -164,7 +211,13 @@ impl<E: Element> Pages<E> {
     #[inline(always)]
     pub(super) fn view(&self, page: usize, layer: usize, head: usize) -> PageView<'_, E> {
         let (of_keys, all) = self.shape.vectors();
-        let (keys, values) = self.pages[page][self.shape.head(layer, head)..][..all].split_at(of_keys);
+        let (keys, values) = self.page(page)[self.shape.head(layer, head)..][..all].split_at(of_keys);
         PageView { keys, values }
     }
 }
+
+/// Bytes that come from memory together.
+const LINE: usize = 64;
+
+/// What a slab has at most, unless a page is larger: four huge pages.
+const SLAB_BYTES: usize = 8 << 20;

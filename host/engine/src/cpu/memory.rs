@@ -1,4 +1,4 @@
-//! Memory for weights: one region in huge pages where the system has them.
+//! Memory for weights and KV: regions in huge pages where the system has them.
 //!
 //! A decode step reads all weights once, so address translation costs as much as the reading itself with small pages:
 //! on the machine this was measured on, huge pages read a quarter to a half faster from main memory. The region is
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use memmap2::MmapMut;
 
-/// A region that is filled once, part by part, and then only read.
+/// A region of memory that is handed out part by part, or used as a whole.
 pub(crate) struct Region {
     map: MmapMut,
     used: usize,
@@ -41,6 +41,12 @@ impl Region {
     #[inline(always)]
     pub(crate) fn part(&self, range: &Range<usize>) -> &[u8] {
         &self.map[range.clone()]
+    }
+
+    /// A part of it, to be written.
+    #[inline(always)]
+    pub(crate) fn part_mut(&mut self, range: &Range<usize>) -> &mut [u8] {
+        &mut self.map[range.clone()]
     }
 
     /// Bytes that a part of `bytes` occupies.

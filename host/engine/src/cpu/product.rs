@@ -86,7 +86,8 @@ pub(super) fn product<I: Isa>(
 
 type Part<'a> = (&'a Region, &'a Matrix, usize);
 
-/// Goes through the tiles and rows in register blocks of two tiles and up to four rows.
+/// Goes through the tiles and rows in register blocks of two tiles and up to six rows: that many sums hide how long one
+/// dot product takes, and still fit the registers.
 macro_rules! in_blocks {
     ($block:ident::<$I:ident, $F:ident>, $isa:ident, $first:ident, $w:expr, $x:ident, $out:ident) => {
         for tile in (0..$out.tiles).step_by(TILES) {
@@ -94,6 +95,7 @@ macro_rules! in_blocks {
             while row < $x.rows {
                 let at = ($first + tile, tile);
                 row += match $x.rows - row {
+                    6.. => $block::<$I, $F, 6>($isa, $w, at, ($x, row), $out),
                     4.. => $block::<$I, $F, 4>($isa, $w, at, ($x, row), $out),
                     2.. => $block::<$I, $F, 2>($isa, $w, at, ($x, row), $out),
                     _ => $block::<$I, $F, 1>($isa, $w, at, ($x, row), $out),
@@ -174,6 +176,9 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     out: &mut Outputs<'_>,
 ) -> usize {
     let blocks = w.blocks;
+    // The tiles that come after these are asked for by all register blocks together, each some of their lines.
+    let (turns, turn) = (x.rows.div_ceil(ROWS), row / ROWS);
+    let mut until_mine = turn;
     let zero = w.zero - if F::NIBBLES { 0 } else { I::BYTES_ZERO };
     let words: [&[[i32; BLOCK / 4]]; R] =
         std::array::from_fn(|r| &x.codes.words(row + r).as_chunks::<{ BLOCK / 4 }>().0[..blocks]);
@@ -182,6 +187,14 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     let scales: [&[F::Scales]; TILES] = std::array::from_fn(|t| &w.scales[(tile + t) * blocks..][..blocks]);
     let mut sums = [[isa.splat(0.0); TILES]; R];
     for b in 0..blocks {
+        if until_mine == 0 {
+            for t in 0..TILES {
+                prefetch(isa, &codes[t][b], TILES * blocks);
+                prefetch(isa, &scales[t][b], TILES * blocks);
+            }
+            until_mine = turns;
+        }
+        until_mine -= 1;
         for group in 0..F::GROUPS {
             let start = |r: usize| {
                 let [first, second] = about[r][b].sums;
@@ -194,10 +207,6 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
             for step in group * steps..(group + 1) * steps {
                 for t in 0..TILES {
                     let bytes = F::bytes(&codes[t][b], step);
-                    if row == 0 {
-                        // The tiles that come after these; later rows find theirs in the cache.
-                        isa.prefetch(bytes, TILES * blocks * size_of::<F::Block>());
-                    }
                     let loaded = isa.codes(bytes);
                     for r in 0..R {
                         whole[r][t] = if F::NIBBLES {
@@ -234,5 +243,19 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     out.keep(isa, (row, column), sums)
 }
 
+/// Brings what lies `ahead` items further closer.
+#[inline(always)]
+fn prefetch<I: Isa, T>(isa: I, item: &T, ahead: usize) {
+    for line in (0..size_of::<T>()).step_by(LINE) {
+        isa.prefetch(item, ahead * size_of::<T>() + line);
+    }
+}
+
 /// Tiles in a register block, and what matrices are padded to.
 pub(super) const TILES: usize = 2;
+
+/// Rows in most register blocks.
+const ROWS: usize = 6;
+
+/// Bytes that come from memory together.
+const LINE: usize = 64;

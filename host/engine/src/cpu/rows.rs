@@ -1,7 +1,7 @@
 //! Rows of activations as the quantised products read them.
 
 use super::simd::{Isa, LANES};
-use super::team::Chunks;
+use super::team::{Chunks, Columns};
 
 /// Rows of 8-bit codes in blocks of [`BLOCK`], each block with a scale of its own: x = scale * code.
 #[derive(Default)]
@@ -36,8 +36,20 @@ impl CodedRows {
 
     /// Row by row, to be written.
     pub(crate) fn split(&mut self) -> (Chunks<'_, i32>, Chunks<'_, Block>) {
-        let width = self.width;
+        self.pieces(self.width)
+    }
+
+    /// Pieces of `width` numbers, of which rows are whole multiples, to be written.
+    pub(crate) fn pieces(&mut self, width: usize) -> (Chunks<'_, i32>, Chunks<'_, Block>) {
+        debug_assert!(width.is_multiple_of(BLOCK) && self.width.is_multiple_of(width));
         (Chunks::new(&mut self.words, width / 4), Chunks::new(&mut self.blocks, width / BLOCK))
+    }
+
+    /// Some columns over all rows, cut at multiples of [`BLOCK`], to be written.
+    pub(crate) fn columns<'a>(&'a mut self, cuts: &'a [usize]) -> (Columns<'a, i32>, Columns<'a, Block>) {
+        let width = self.width;
+        let words = Columns::packed(&mut self.words, width / 4, cuts, 4);
+        (words, Columns::packed(&mut self.blocks, width / BLOCK, cuts, BLOCK))
     }
 
     /// The words of row `row`.

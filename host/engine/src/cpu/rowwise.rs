@@ -182,5 +182,5 @@ impl Work for Code<'_> {
     }
 }
 
-/// Numbers whose row-wise work takes about as long as waking another thread.
-const ROW_GRAIN: usize = 4096;
+/// Numbers whose row-wise work takes about as long as handing it to another thread.
+const ROW_GRAIN: usize = 1024;

@@ -98,8 +98,8 @@ pub(crate) trait Isa: Copy + Send + Sync {
     /// As [`Isa::dot_nibbles`] for any codes, each less [`Isa::BYTES_ZERO`].
     fn dot_bytes(self, sum: Self::Ints, codes: Self::Codes, x: i32) -> Self::Ints;
 
-    /// Brings the cache line of `at[offset]`, which may lie beyond the end, closer.
-    fn prefetch<T>(self, at: &[T], offset: usize);
+    /// Brings closer the cache line that lies `offset` bytes after the start of `at`; it may be beyond its end.
+    fn prefetch<T: ?Sized>(self, at: &T, offset: usize);
 }
 
 /// The next sixteen numbers, with `fill` where there are fewer.

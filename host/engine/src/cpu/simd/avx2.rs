@@ -251,9 +251,10 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch<T>(self, at: &[T], offset: usize) {
+    fn prefetch<T: ?Sized>(self, at: &T, offset: usize) {
+        let line = std::ptr::from_ref(at).cast::<i8>().wrapping_add(offset);
         // A prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().wrapping_add(offset).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) }
     }
 }
 

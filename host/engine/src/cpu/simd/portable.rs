@@ -174,7 +174,7 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
-    fn prefetch<T>(self, _: &[T], _: usize) {}
+    fn prefetch<T: ?Sized>(self, _: &T, _: usize) {}
 }
 
 #[inline(always)]

@@ -72,36 +72,44 @@ unsafe impl<'a, T: Send> Split for Chunks<'a, T> {
 }
 
 /// Blocks of columns of a row-major matrix, over all its rows.
-pub(crate) struct Columns<'a> {
-    start: *mut f32,
+pub(crate) struct Columns<'a, T> {
+    start: *mut T,
     rows: usize,
     stride: usize,
     cuts: &'a [usize],
-    borrow: PhantomData<&'a mut [f32]>,
+    /// Columns of the cuts that are one of the matrix.
+    per: usize,
+    borrow: PhantomData<&'a mut [T]>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a, T> Columns<'a, T> {
     /// Cuts a matrix with rows of `stride` at ascending columns: block i is `cuts[i]..cuts[i + 1]`.
-    pub(crate) fn new(matrix: &'a mut [f32], stride: usize, cuts: &'a [usize]) -> Self {
-        assert!(cuts.is_sorted() && cuts.last().is_none_or(|&last| last <= stride), "cuts lie in a row");
+    pub(crate) fn new(matrix: &'a mut [T], stride: usize, cuts: &'a [usize]) -> Self {
+        Self::packed(matrix, stride, cuts, 1)
+    }
+
+    /// As [`Columns::new`] for a matrix of which one column stands for `per` columns that the cuts count.
+    pub(crate) fn packed(matrix: &'a mut [T], stride: usize, cuts: &'a [usize], per: usize) -> Self {
+        let last = cuts.last().map_or(0, |&last| last / per);
+        assert!(cuts.is_sorted() && last <= stride, "cuts lie in a row");
         let rows = matrix.len() / stride.max(1);
-        Self { start: matrix.as_mut_ptr(), rows, stride, cuts, borrow: PhantomData }
+        Self { start: matrix.as_mut_ptr(), rows, stride, cuts, per, borrow: PhantomData }
     }
 }
 
 // SAFETY: shared only to hand out blocks of disjoint columns.
-unsafe impl Sync for Columns<'_> {}
+unsafe impl<T: Send> Sync for Columns<'_, T> {}
 
 // SAFETY: blocks are disjoint ranges of columns.
-unsafe impl<'a> Split for Columns<'a> {
-    type Part = ColumnBlock<'a>;
+unsafe impl<'a, T: Send> Split for Columns<'a, T> {
+    type Part = ColumnBlock<'a, T>;
 
     fn count(&self) -> usize {
         self.cuts.len().saturating_sub(1)
     }
 
-    unsafe fn part(&self, index: usize) -> ColumnBlock<'a> {
-        let (from, to) = (self.cuts[index], self.cuts[index + 1]);
+    unsafe fn part(&self, index: usize) -> ColumnBlock<'a, T> {
+        let (from, to) = (self.cuts[index] / self.per, self.cuts[index + 1] / self.per);
         // SAFETY: `from` lies in the first row.
         let start = unsafe { self.start.add(from) };
         ColumnBlock { start, rows: self.rows, stride: self.stride, width: to - from, borrow: PhantomData }
@@ -109,18 +117,18 @@ unsafe impl<'a> Split for Columns<'a> {
 }
 
 /// Some columns of a matrix, over all its rows.
-pub(crate) struct ColumnBlock<'a> {
-    start: *mut f32,
+pub(crate) struct ColumnBlock<'a, T> {
+    start: *mut T,
     rows: usize,
     stride: usize,
     width: usize,
-    borrow: PhantomData<&'a mut [f32]>,
+    borrow: PhantomData<&'a mut [T]>,
 }
 
-impl ColumnBlock<'_> {
+impl<T> ColumnBlock<'_, T> {
     /// The block's columns in one row.
     #[inline(always)]
-    pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "a row of the matrix");
         // SAFETY: these columns of this row lie in the matrix and belong to this block alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride), self.width) }
