@@ -201,6 +201,17 @@ pub(crate) fn decode_row(
     }
 }
 
+/// What a block of a K kind multiplies its groups' scales and minimums with; what they are divided by otherwise.
+pub(crate) fn factors(kind: WeightType, block: &[u8]) -> (f32, f32) {
+    match kind {
+        WeightType::Q2K => (half_at(block, 80), -half_at(block, 82)),
+        WeightType::Q3K => (half_at(block, 108), 1.0),
+        WeightType::Q4K | WeightType::Q5K => (half_at(block, 0), -half_at(block, 2)),
+        WeightType::Q6K => (half_at(block, 208), 1.0),
+        _ => (1.0, 1.0),
+    }
+}
+
 /// The weights of a row, or of several one after the other, as f32.
 ///
 /// # Panics
@@ -257,7 +268,7 @@ fn each<const BYTES: usize>(
 }
 
 /// A little-endian half at an offset; the formats keep all scales as such.
-fn half_at<const BYTES: usize>(block: &[u8; BYTES], at: usize) -> f32 {
+fn half_at(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 

@@ -7,10 +7,9 @@
 
 use std::ops::Range;
 
-use super::format::{Codes, Scale};
+use super::format::{Codes, SPAN, Scale};
 use super::memory::Region;
 use super::product::TILES;
-use super::rows::BLOCK;
 use super::simd::LANES;
 use crate::encoding::{self, Grid, WeightType};
 
@@ -42,9 +41,9 @@ impl Kept {
     pub(super) fn of(kind: WeightType) -> Self {
         match kind.grid() {
             None => Self::Floats(kind),
-            // The K kinds multiply two numbers for a scale, which only f32 holds exactly; Q5_1 is too rare for a
-            // kernel of its own.
-            Some(grid) if kind.block() > BLOCK || kind == WeightType::Q5_1 => Self::Grid(grid, Scale::Full),
+            Some(grid) if kind.block() == SPAN => Self::Grid(grid, Scale::Product),
+            // Too rare for a kernel of its own.
+            Some(grid) if kind == WeightType::Q5_1 => Self::Grid(grid, Scale::Full),
             Some(grid) => Self::Grid(grid, Scale::Half),
         }
     }
@@ -54,8 +53,7 @@ impl Kept {
         match self {
             Self::Floats(kind) => (inputs * LANES * kind.block_bytes(), 0),
             Self::Grid(grid, scale) => {
-                let vectors = inputs / grid.group * (1 + usize::from(grid.has_min));
-                (inputs * LANES * usize::from(grid.bits) / 8, vectors * LANES * scale.bytes())
+                (inputs * LANES * usize::from(grid.bits) / 8, scale.tile_bytes(grid, inputs))
             }
         }
     }
@@ -141,11 +139,9 @@ impl Matrix {
             }
             Kept::Grid(grid, scale) => {
                 let scales = &region.part(&self.scales)[tile * tile_scales..][..tile_scales];
-                let per_group = 1 + usize::from(grid.has_min);
                 for (group, into) in into.chunks_mut(grid.group).enumerate() {
-                    let vector =
-                        |which: usize| scale.read(scales, (group * per_group + which) * LANES + lane);
-                    let (step, min) = (vector(0), if grid.has_min { vector(1) } else { 0.0 });
+                    let number = |which: usize| scale.read(grid, scales, (group, which, lane));
+                    let (step, min) = (number(0), if grid.has_min { number(1) } else { 0.0 });
                     for (i, into) in into.iter_mut().enumerate() {
                         let code = Codes::of(grid).read(weights, lane, group * grid.group + i);
                         // Not fused: the format defines it so.
@@ -194,11 +190,12 @@ impl Packer {
         for (input, &code) in self.codes.iter().enumerate() {
             layout.write(codes, lane, input, code);
         }
-        let per_group = 1 + usize::from(self.grid.has_min);
         for (group, (&step, &min)) in self.scales.iter().zip(&self.mins).enumerate() {
-            self.scale.write(scales, group * per_group * LANES + lane, step);
+            let of_block = &row[group * self.grid.group / self.kind.block() * self.kind.block_bytes()..];
+            let (factor, min_factor) = encoding::factors(self.kind, of_block);
+            self.scale.write(self.grid, scales, (group, 0, lane), (step, factor));
             if self.grid.has_min {
-                self.scale.write(scales, (group * per_group + 1) * LANES + lane, min);
+                self.scale.write(self.grid, scales, (group, 1, lane), (min, min_factor));
             }
         }
         true

@@ -4,11 +4,13 @@
 //! each group of inputs gives an exact integer, which is then scaled and added, fused; its minimum times the sum of
 //! the inputs comes after it. How many rows or tiles share the work does not enter.
 
-use bytemuck::cast_slice;
+use std::cell::RefCell;
+
+use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::format::{
-    Brain, Bytes, BytesFull, BytesHalves, FloatFormat, GridFormat, Half, Nibbles, NibblesFull, NibblesHalves,
-    NibblesMin, Scale, Single,
+    Brain, Bytes, BytesFull, BytesHalves, BytesProduct, FloatFormat, GridFormat, Half, MadePlain, Nibbles,
+    NibblesHalves, NibblesHalvesMin, NibblesMin, NibblesProduct, Scale, Single, make_plain,
 };
 use super::matrix::{Kept, Matrix};
 use super::memory::Region;
@@ -72,11 +74,13 @@ pub(super) fn product<I: Isa>(
         Kept::Grid(Grid { bits, group, has_min, .. }, scale) => match (bits, group, has_min, scale) {
             (4, BLOCK, false, Scale::Half) => grid::<I, Nibbles>(isa, part, x, out),
             (4, BLOCK, true, Scale::Half) => grid::<I, NibblesMin>(isa, part, x, out),
-            (4, BLOCK, true, Scale::Full) => grid::<I, NibblesFull>(isa, part, x, out),
-            (_, BLOCK, false, Scale::Half) => grid::<I, Bytes>(isa, part, x, out),
-            (_, BLOCK, true, Scale::Full) => grid::<I, BytesFull>(isa, part, x, out),
-            (4, _, true, Scale::Full) => grid::<I, NibblesHalves>(isa, part, x, out),
-            (_, _, false, Scale::Full) => grid::<I, BytesHalves>(isa, part, x, out),
+            (8, BLOCK, false, Scale::Half) => grid::<I, Bytes>(isa, part, x, out),
+            (8, BLOCK, true, Scale::Full) => grid::<I, BytesFull>(isa, part, x, out),
+            (4, BLOCK, true, Scale::Product) => grid::<I, NibblesProduct>(isa, part, x, out),
+            (8, BLOCK, true, Scale::Product) => grid::<I, BytesProduct>(isa, part, x, out),
+            (4, _, false, Scale::Product) => grid::<I, NibblesHalves>(isa, part, x, out),
+            (4, _, true, Scale::Product) => grid::<I, NibblesHalvesMin>(isa, part, x, out),
+            (8, _, false, Scale::Product) => grid::<I, BytesHalves>(isa, part, x, out),
             (bits, group, has_min, scale) => {
                 unreachable!("no kind has {bits} bits, groups of {group}, min {has_min}, scale {scale:?}")
             }
@@ -89,18 +93,24 @@ type Part<'a> = (&'a Region, &'a Matrix, usize);
 /// Goes through the tiles and rows in register blocks of two tiles and up to six rows: that many sums hide how long one
 /// dot product takes, and still fit the registers.
 macro_rules! in_blocks {
-    ($block:ident::<$I:ident, $F:ident>, $isa:ident, $first:ident, $w:expr, $x:ident, $out:ident) => {
+    ($block:ident::<$I:ident, $F:ty>, $isa:ident, $first:ident, $w:expr, $x:ident, $out:ident) => {
         for tile in (0..$out.tiles).step_by(TILES) {
-            let mut row = 0;
-            while row < $x.rows {
-                let at = ($first + tile, tile);
-                row += match $x.rows - row {
-                    6.. => $block::<$I, $F, 6>($isa, $w, at, ($x, row), $out),
-                    4.. => $block::<$I, $F, 4>($isa, $w, at, ($x, row), $out),
-                    2.. => $block::<$I, $F, 2>($isa, $w, at, ($x, row), $out),
-                    _ => $block::<$I, $F, 1>($isa, $w, at, ($x, row), $out),
-                };
-            }
+            rows_in_blocks!($block::<$I, $F>, $isa, ($first + tile, tile), $w, $x, $out);
+        }
+    };
+}
+
+/// Goes through the rows for two tiles.
+macro_rules! rows_in_blocks {
+    ($block:ident::<$I:ident, $F:ty>, $isa:ident, $at:expr, $w:expr, $x:ident, $out:ident) => {
+        let mut row = 0;
+        while row < $x.rows {
+            row += match $x.rows - row {
+                6.. => $block::<$I, $F, 6>($isa, $w, $at, ($x, row), $out),
+                4.. => $block::<$I, $F, 4>($isa, $w, $at, ($x, row), $out),
+                2.. => $block::<$I, $F, 2>($isa, $w, $at, ($x, row), $out),
+                _ => $block::<$I, $F, 1>($isa, $w, $at, ($x, row), $out),
+            };
         }
     };
 }
@@ -154,7 +164,46 @@ fn grid<I: Isa, F: GridFormat>(
         blocks: matrix.inputs / BLOCK,
         zero: i32::from(zero),
     };
+    if F::BLOCKS > 1 && x.rows > ROWS {
+        // Taken out, as a closure would not be compiled for the instruction set.
+        let mut space = SCALES.take();
+        with_plain_scales(isa, (&w, first, &mut space), x, out);
+        SCALES.set(space);
+        return;
+    }
     in_blocks!(grid_block::<I, F>, isa, first, &w, x, out);
+}
+
+thread_local! {
+    /// Room for the plain scales of a register block's tiles.
+    static SCALES: RefCell<Vec<[f32; LANES]>> = const { RefCell::new(Vec::new()) };
+}
+
+/// As [`grid`] for so many rows that scales are better made plain once than in every register block.
+#[inline(always)]
+fn with_plain_scales<I: Isa, F: GridFormat>(
+    isa: I,
+    (w, first, space): (&Packed<'_, F>, usize, &mut Vec<[f32; LANES]>),
+    x: Inputs<'_>,
+    out: &mut Outputs<'_>,
+) {
+    let blocks = w.blocks;
+    let spans = blocks / F::BLOCKS;
+    space.resize(TILES * blocks * size_of::<F::Plain>() / size_of::<[f32; LANES]>(), [0.0; LANES]);
+    for tile in (0..out.tiles).step_by(TILES) {
+        let plain: &mut [F::Plain] = cast_slice_mut(space);
+        for (index, plain) in plain.iter_mut().enumerate() {
+            let (span, block) = (index / F::BLOCKS, index % F::BLOCKS);
+            let scales = &w.scales[(first + tile) * spans + span];
+            if block == 0 {
+                prefetch(isa, scales, TILES * spans);
+            }
+            make_plain::<I, F>(isa, scales, block, plain);
+        }
+        let codes = &w.codes[(first + tile) * blocks..];
+        let w = Packed::<MadePlain<F>> { codes, scales: plain, blocks, zero: w.zero };
+        rows_in_blocks!(grid_block::<I, MadePlain<F>>, isa, (0, tile), &w, x, out);
+    }
 }
 
 /// A quantised matrix as its kernel sees it.
@@ -176,7 +225,7 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     out: &mut Outputs<'_>,
 ) -> usize {
     let blocks = w.blocks;
-    // The tiles that come after these are asked for by all register blocks together, each some of their lines.
+    // What comes next is asked for by all register blocks of the tiles together, each some of the lines.
     let (turns, turn) = (x.rows.div_ceil(ROWS), row / ROWS);
     let mut until_mine = turn;
     let zero = w.zero - if F::NIBBLES { 0 } else { I::BYTES_ZERO };
@@ -184,13 +233,17 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
         std::array::from_fn(|r| &x.codes.words(row + r).as_chunks::<{ BLOCK / 4 }>().0[..blocks]);
     let about: [_; R] = std::array::from_fn(|r| &x.codes.blocks(row + r)[..blocks]);
     let codes: [&[F::Block]; TILES] = std::array::from_fn(|t| &w.codes[(tile + t) * blocks..][..blocks]);
-    let scales: [&[F::Scales]; TILES] = std::array::from_fn(|t| &w.scales[(tile + t) * blocks..][..blocks]);
+    let spans = blocks / F::BLOCKS;
+    let scales: [&[F::Scales]; TILES] = std::array::from_fn(|t| &w.scales[(tile + t) * spans..][..spans]);
     let mut sums = [[isa.splat(0.0); TILES]; R];
     for b in 0..blocks {
+        let (span, of_span) = (b / F::BLOCKS, b % F::BLOCKS);
         if until_mine == 0 {
             for t in 0..TILES {
-                prefetch(isa, &codes[t][b], TILES * blocks);
-                prefetch(isa, &scales[t][b], TILES * blocks);
+                prefetch(isa, &codes[t][b], ahead(turns, (b, blocks), AHEAD));
+                if F::IS_STREAMED && of_span == 0 {
+                    prefetch(isa, &scales[t][span], ahead(turns, (span, spans), AHEAD / F::BLOCKS));
+                }
             }
             until_mine = turns;
         }
@@ -218,15 +271,15 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
                     }
                 }
             }
-            let per_group = 1 + usize::from(F::MIN);
+            let in_span = of_span * F::GROUPS + group;
             for t in 0..TILES {
-                let step = F::scale(isa, &scales[t][b], group * per_group);
+                let step = F::scale(isa, &scales[t][span], in_span, 0);
                 for r in 0..R {
                     let factor = isa.mul(step, isa.splat(about[r][b].scale));
                     sums[r][t] = isa.fma(isa.to_floats(whole[r][t]), factor, sums[r][t]);
                 }
                 if F::MIN {
-                    let min = F::scale(isa, &scales[t][b], group * per_group + 1);
+                    let min = F::scale(isa, &scales[t][span], in_span, 1);
                     for r in 0..R {
                         let about = &about[r][b];
                         let scaled = if F::GROUPS == 2 {
@@ -243,6 +296,17 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     out.keep(isa, (row, column), sums)
 }
 
+/// How many items further what is asked for lies. With one register block over the rows, it is soon: `near` items on,
+/// in these tiles or the next ones. With several, the next tiles are a good while away.
+#[inline(always)]
+fn ahead(turns: usize, (at, of): (usize, usize), near: usize) -> usize {
+    match turns {
+        1 if at + near < of => near,
+        1 => near + (TILES - 1) * of,
+        _ => TILES * of,
+    }
+}
+
 /// Brings what lies `ahead` items further closer.
 #[inline(always)]
 fn prefetch<I: Isa, T>(isa: I, item: &T, ahead: usize) {
@@ -254,8 +318,14 @@ fn prefetch<I: Isa, T>(isa: I, item: &T, ahead: usize) {
 /// Tiles in a register block, and what matrices are padded to.
 pub(super) const TILES: usize = 2;
 
+/// Blocks between what is used and what is asked for: about as long as main memory takes.
+const AHEAD: usize = 16;
+
 /// Rows in most register blocks.
 const ROWS: usize = 6;
 
 /// Bytes that come from memory together.
 const LINE: usize = 64;
+
+#[cfg(test)]
+mod tests;

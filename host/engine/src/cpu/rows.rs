@@ -52,6 +52,13 @@ impl CodedRows {
         (words, Columns::packed(&mut self.blocks, width / BLOCK, cuts, BLOCK))
     }
 
+    /// One row, to be written.
+    #[cfg(test)]
+    pub(crate) fn row_mut(&mut self, row: usize) -> (&mut [i32], &mut [Block]) {
+        let (words, blocks) = (self.width / 4, self.width / BLOCK);
+        (&mut self.words[row * words..][..words], &mut self.blocks[row * blocks..][..blocks])
+    }
+
     /// The words of row `row`.
     #[inline(always)]
     pub(crate) fn words(&self, row: usize) -> &[i32] {

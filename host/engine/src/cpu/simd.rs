@@ -45,6 +45,8 @@ pub(crate) trait Isa: Copy + Send + Sync {
     fn load_half(self, x: &[u16; LANES]) -> Self::Floats;
     /// Reads sixteen bf16 numbers, given by their bits.
     fn load_brain(self, x: &[u16; LANES]) -> Self::Floats;
+    /// Reads sixteen whole numbers from -128 to 127.
+    fn load_bytes(self, x: &[i8; LANES]) -> Self::Floats;
     /// Writes sixteen numbers.
     fn store(self, x: Self::Floats, into: &mut [f32; LANES]);
     /// Writes sixteen numbers rounded to half precision, to nearest even.

@@ -73,6 +73,14 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> Pair {
+        let eight = |x: &[i8]| unsafe {
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(x.as_ptr().cast())))
+        };
+        [eight(&x[..8]), eight(&x[8..])]
+    }
+
+    #[inline(always)]
     fn store(self, x: Pair, into: &mut [f32; LANES]) {
         let (low, high) = into.split_at_mut(8);
         unsafe {

@@ -69,6 +69,11 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
     fn store(self, x: __m512, into: &mut [f32; LANES]) {
         unsafe { _mm512_storeu_ps(into.as_mut_ptr(), x) }
     }

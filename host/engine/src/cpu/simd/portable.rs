@@ -41,6 +41,11 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
+    fn load_bytes(self, x: &[i8; LANES]) -> Self::Floats {
+        x.map(f32::from)
+    }
+
+    #[inline(always)]
     fn store(self, x: Self::Floats, into: &mut [f32; LANES]) {
         *into = x;
     }

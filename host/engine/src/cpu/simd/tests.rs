@@ -49,6 +49,7 @@ impl Work for Everything {
             isa.first(a, self.count, 5.0),
             isa.load_half(&half),
             isa.load_brain(&half),
+            isa.load_bytes(&bytes),
             isa.power_of_two(isa.to_floats(limited)),
             isa.to_floats(rounded),
             isa.to_floats(zeroed),
