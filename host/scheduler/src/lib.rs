@@ -8,6 +8,7 @@ pub mod law;
 pub mod plan;
 mod queue;
 pub mod simulate;
+pub mod study;
 pub mod traffic;
 
 pub use queue::{Limits, Scheduler, Share, Turn};

@@ -169,7 +169,7 @@ pub struct Plan {
     pub batch: usize,
     /// Predicted tokens per second.
     pub tokens_per_s: f64,
-    /// Predicted tokens per second one model at a time; absent on separate devices unless it was chosen.
+    /// Predicted tokens per second one model at a time; absent where the bound on gaps decided.
     pub exclusive_tokens_per_s: Option<f64>,
     /// Predicted tokens per second with both at once; absent where that was not worth a look.
     pub parallel_tokens_per_s: Option<f64>,
@@ -234,8 +234,11 @@ impl Plan {
         match self.devices {
             Devices::Separate if tight => self.exclude(Reason::TightGap),
             Devices::Separate => {
-                self.parallel_tokens_per_s = Some(separate::best(&self.pair, 1.0).tokens_per_s);
-                self.reasons.push(Reason::OwnDevices);
+                let (alone, both) = (exclusive(&self.pair), separate::best(&self.pair, 1.0).tokens_per_s);
+                (self.exclusive_tokens_per_s, self.parallel_tokens_per_s) = (Some(alone), Some(both));
+                let align = alone > ALIGN_MARGIN * both;
+                self.order = if align { Order::Exclusive } else { Order::Parallel };
+                self.reasons.push(if align { Reason::FasterOrder } else { Reason::OwnDevices });
             }
             Devices::Shared { .. } if tight => self.exclude(Reason::TightGap),
             Devices::Shared { overlap } if overlap <= NO_OVERLAP => self.exclude(Reason::NoOverlap),
@@ -295,6 +298,9 @@ const VISIT_MAX: f64 = 4096.0;
 const NO_OVERLAP: f64 = 1.05;
 /// Predicted gain below which delay is left off: gaps grow, and the estimates are no better than that.
 const DELAY_MARGIN: f64 = 1.002;
+/// How much faster one model at a time must be predicted to be on separate devices, where long visits fragment the large
+/// model's batches.
+const ALIGN_MARGIN: f64 = 1.03;
 const ANSWER_TOKENS: f64 = 256.0;
 
 #[cfg(test)]

@@ -92,13 +92,13 @@ impl Planner {
     }
 }
 
-/// The threshold by the paper's chain, on a grid of an eighth of a small-model step.
+/// The threshold by the paper's chain, on a grid of a quarter of a small-model step.
 ///
 /// With more journeys than the chain can hold, the threshold of the largest number that it can, in proportion.
 fn paper_batch(plan: &Plan) -> usize {
     let pair = plan.pair;
     let held = pair.journeys.min(CHAIN_JOURNEYS_MAX);
-    let tick_s = pair.small.step_s(1.0) / 8.0;
+    let tick_s = pair.small.step_s(1.0) / 4.0;
     let best = Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, tick_s).best();
     let batch = best.map_or(1, |rated| rated.batch[1]);
     ((batch as f64 * pair.journeys / held).round() as usize).max(1)
@@ -186,4 +186,4 @@ const BELIEF_CHANGE: f64 = 0.01;
 const PLANS_KEPT: usize = 64;
 /// Longest wait, in predicted cycles.
 const WAIT_CYCLES_MAX: f64 = 4.0;
-const CHAIN_JOURNEYS_MAX: f64 = 12.0;
+const CHAIN_JOURNEYS_MAX: f64 = 8.0;

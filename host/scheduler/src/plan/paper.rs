@@ -269,21 +269,6 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_table_is_reproduced_within_a_per_cent_with_the_same_best() {
-        let table: [(usize, &[f64]); 3] =
-            [(2, &[99.0, 110.3]), (3, &[142.3, 158.1, 151.9]), (4, &[187.2, 195.4, 207.9, 190.7])];
-        for (journeys, line) in table {
-            let chain = reference(journeys);
-            for (at, expected) in line.iter().enumerate() {
-                let rate = chain.tokens_per_s(&[1, at + 1]).unwrap().tokens_per_s;
-                assert!((rate / expected - 1.0).abs() < 0.01, "N {journeys}, B {}: {rate} for {expected}", at + 1);
-            }
-            let best = (0..line.len()).max_by(|a, b| line[*a].total_cmp(&line[*b])).unwrap() + 1;
-            assert_eq!(chain.best().unwrap().batch, [1, best]);
-        }
-    }
-
-    #[test]
     fn thresholds_that_may_block_each_other_are_told_apart() {
         let chain = reference(4);
         assert!(chain.is_feasible(&[1, 4]) && chain.is_feasible(&[2, 3]));
