@@ -19,11 +19,11 @@ mod baseline;
 mod beliefs;
 mod deadline;
 mod delay;
-mod index;
 mod lane;
 mod planner;
 mod settings;
 mod station;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,6 +93,13 @@ pub enum Fate {
     },
 }
 
+impl Fate {
+    fn gave_token(self) -> bool {
+        let (Self::Stays { token } | Self::Leaves { token, .. } | Self::Ends { token }) = self;
+        token
+    }
+}
+
 /// The state machine; see the module.
 #[derive(Clone, Debug)]
 pub struct Conductor {
@@ -109,7 +116,6 @@ pub struct Conductor {
     /// The model that ran last where one runs at a time.
     current: Member,
     steps_since_plan: u32,
-    ledger: index::Ledger,
 }
 
 impl Conductor {
@@ -128,7 +134,6 @@ impl Conductor {
             gaps: Gaps::new(settings.slo_itl_s),
             current: Member(0),
             steps_since_plan: 0,
-            ledger: index::Ledger::new(models),
             settings,
         }
     }
@@ -147,6 +152,7 @@ impl Conductor {
             visit_left,
         };
         self.stations[at.0].admit(journey, &seat);
+        self.beliefs.observe_visit(at, visit_left.is_some());
         self.seats.insert(journey, seat);
     }
 
@@ -187,7 +193,6 @@ impl Conductor {
             seen_s: now_s,
         });
         self.current = member;
-        self.ledger.step(member, self.beliefs.law(member).fixed_s, step.rows.len());
     }
 
     /// The step that ran has ended, with what became of each of its rows.
@@ -199,17 +204,19 @@ impl Conductor {
             let lasted_s = now_s - running.began_s;
             self.beliefs.observe_step(member, running.load, lasted_s, running.overlapped_s);
         }
-        let mut tokens = 0;
+        let (mut drawn, mut kept) = (0, 0);
         for (journey, fate) in rows {
             // A token that was drawn and then dropped because it was routed counts: routing is per draw.
-            tokens += usize::from(!matches!(fate, Fate::Stays { token: false }));
+            drawn += usize::from(!matches!(fate, Fate::Stays { token: false }));
+            kept += usize::from(fate.gave_token());
             self.settle(member, now_s, *journey, *fate);
         }
+        self.beliefs.observe_kept(drawn, kept);
         let leaving = rows.iter().filter_map(|(_, fate)| match fate {
             Fate::Leaves { to, .. } => Some(*to),
             _ => None,
         });
-        self.beliefs.observe_routing(member, tokens, leaving);
+        self.beliefs.observe_routing(member, drawn, leaving);
         self.steps_since_plan += 1;
     }
 
@@ -266,8 +273,7 @@ impl Conductor {
         if seat.at != member || seat.state != State::Running {
             return;
         }
-        let (Fate::Stays { token } | Fate::Leaves { token, .. } | Fate::Ends { token }) = fate;
-        if token {
+        if fate.gave_token() {
             if seat.has_emitted {
                 self.gaps.note(now_s - seat.emitted_s);
             }

@@ -9,6 +9,7 @@ mod numbers;
 pub mod paper;
 pub mod separate;
 pub mod shared;
+pub mod turns;
 
 use std::fmt;
 
@@ -173,7 +174,7 @@ pub struct Plan {
     pub exclusive_tokens_per_s: Option<f64>,
     /// Predicted tokens per second with both at once; absent where that was not worth a look.
     pub parallel_tokens_per_s: Option<f64>,
-    /// Predicted seconds of a cycle: gathering and a large-model burst.
+    /// Predicted seconds of a cycle, gathering and a large-model burst; at least a step of each with everybody.
     pub cycle_s: f64,
     /// Fixed seconds per visit, the price of a visit (`gamma`).
     pub price_s: f64,
@@ -207,7 +208,9 @@ impl Plan {
             plan.batch = rows_max.max(1);
             plan.reasons.push(Reason::RowsMax);
         }
-        plan.cycle_s = plan.batch.max(1) as f64 * pair.tokens_per_visit() / plan.tokens_per_s.max(f64::MIN_POSITIVE);
+        let visits_per_s = (plan.tokens_per_s / pair.tokens_per_visit()).max(f64::MIN_POSITIVE);
+        let steps_s = pair.small.step_s(pair.journeys) + pair.visit_tokens * pair.large.step_s(pair.journeys);
+        plan.cycle_s = steps_s.max(plan.batch as f64 / visits_per_s);
         plan
     }
 

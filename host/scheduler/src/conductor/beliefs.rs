@@ -4,6 +4,7 @@ use super::settings::{Settings, Source};
 use crate::Member;
 use crate::law::{Affine, Fit, FitError, Load, RowMix, StepLaw};
 use crate::plan::Pair;
+use crate::plan::turns::Turns;
 use crate::traffic::Traffic;
 
 /// Speeds of the models of a shared device while another one runs too.
@@ -56,6 +57,10 @@ pub struct Beliefs {
     traffic: Traffic,
     told: Option<(Vec<StepLaw>, Vec<Vec<f64>>)>,
     overlap: Overlap,
+    /// Share of the latest visits whose length was known in advance, for each model.
+    timed: Vec<f64>,
+    /// Share of the latest draws whose token was kept.
+    kept: f64,
 }
 
 impl Beliefs {
@@ -70,6 +75,8 @@ impl Beliefs {
             fits: laws.into_iter().map(Fit::new).collect(),
             told,
             overlap: Overlap::new(settings.overlap, settings.members.len()),
+            timed: vec![1.0; settings.members.len()],
+            kept: 1.0,
         }
     }
 
@@ -92,6 +99,30 @@ impl Beliefs {
 
     pub(super) fn observe_routing(&mut self, from: Member, tokens: usize, to: impl IntoIterator<Item = Member>) {
         self.traffic.observe(from, tokens, to);
+    }
+
+    pub(super) fn observe_visit(&mut self, at: Member, is_timed: bool) {
+        let timed = &mut self.timed[at.0];
+        *timed += VISIT_WEIGHT * (f64::from(u8::from(is_timed)) - *timed);
+    }
+
+    pub(super) fn observe_kept(&mut self, drawn: usize, kept: usize) {
+        if drawn > 0 {
+            let weight = (drawn as f64 / crate::traffic::WINDOW_TOKENS).min(0.5);
+            self.kept += weight * (kept as f64 / drawn as f64 - self.kept);
+        }
+    }
+
+    /// Whether most visits to a model are of a length known in advance.
+    #[must_use]
+    pub fn is_timed(&self, member: Member) -> bool {
+        self.timed[member.0] > 0.5
+    }
+
+    /// Share of the draws whose token is kept; a proposal that is routed is not.
+    #[must_use]
+    pub fn kept(&self) -> f64 {
+        self.kept
     }
 
     /// The step law of a model.
@@ -178,6 +209,26 @@ impl Beliefs {
         }
     }
 
+    /// The rule for turns among all models.
+    #[must_use]
+    pub fn turns(&self) -> Turns {
+        let members = || (0..self.len()).map(Member);
+        let laws: Vec<Affine> = members().map(|member| self.per_row(member)).collect();
+        // A visit of known length is one burst, after which everybody leaves.
+        let leaving = members().map(|member| match self.is_timed(member) && member != self.feeder() {
+            true => 1.0,
+            false => self.leaving(member),
+        });
+        Turns::new(&laws, self.row_rates(), leaving.collect())
+    }
+
+    /// Probabilities per token from each model to each.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Vec<f64>> {
+        let line = |from| (0..self.len()).map(|to| self.share(Member(from), Member(to))).collect();
+        (0..self.len()).map(line).collect()
+    }
+
     /// The share of all row-steps that each model does: the stationary distribution of one journey over models.
     #[must_use]
     pub fn row_rates(&self) -> Vec<f64> {
@@ -208,6 +259,7 @@ impl Beliefs {
 const ALONE: f64 = 0.02;
 /// Overlapped share of a step from which on it tells the speed beside another.
 const MOSTLY: f64 = 0.5;
+const VISIT_WEIGHT: f64 = 0.05;
 const SPEED_WEIGHT: f64 = 0.05;
 /// Overlapped steps of each model that a measurement takes.
 const PROBE_STEPS: u32 = 12;

@@ -28,27 +28,32 @@ impl Conductor {
 
     /// A model that the feeder fills: go with the threshold, at the deadline, or when nobody can come.
     pub(super) fn delayed(&self, member: Member, now_s: f64) -> Decision {
-        let Some(plan) = &self.plan else { return Decision::Go };
-        if !self.may_come(member) || self.is_probing() {
+        if self.plan.is_none() || !self.may_come(member) || self.is_probing() {
             return Decision::Go;
         }
-        let station = &self.stations[member.0];
-        let waited_since_s = station.oldest_s().unwrap_or(station.idle_since_s);
-        let mut by_s = waited_since_s + plan.wait_max_s;
-        if let Some(deadline_s) = self.deadline_s(member, now_s) {
-            by_s = by_s.min(deadline_s.latest_s);
-            if now_s + deadline_s.wait_s > deadline_s.latest_s {
-                return Decision::Go;
-            }
-        }
-        if now_s >= by_s {
+        if self.must_go(member, now_s) {
             return Decision::Go;
         }
+        let by_s = self.latest_s(member, now_s).max(now_s);
         let until = Until::StepOf(self.source(member));
-        if station.ready < self.threshold(member) || self.is_worth_a_step(member, now_s) {
+        if self.stations[member.0].ready < self.threshold(member) || self.is_worth_a_step(member, now_s) {
             return Decision::Wait { until, by_s: Some(by_s) };
         }
         Decision::Go
+    }
+
+    /// Whether a model may not wait any longer: for the bound on gaps, or because it has waited for several cycles.
+    pub(super) fn must_go(&self, member: Member, now_s: f64) -> bool {
+        let late = self.deadline(member, now_s).is_some_and(|d| now_s + d.wait_s > d.latest_s);
+        late || now_s >= self.latest_s(member, now_s)
+    }
+
+    /// When a model has to start at the latest, seconds.
+    fn latest_s(&self, member: Member, now_s: f64) -> f64 {
+        let station = &self.stations[member.0];
+        let wait_max_s = self.plan.as_ref().map_or(0.0, |plan| plan.wait_max_s);
+        let by_s = station.oldest_s().unwrap_or(station.idle_since_s) + wait_max_s;
+        self.deadline(member, now_s).map_or(by_s, |deadline| by_s.min(deadline.latest_s))
     }
 
     /// Whether the step of the feeder in flight brings enough to wait for it with the threshold met.
@@ -67,7 +72,7 @@ impl Conductor {
     }
 
     /// When those who wait here have to start so that no gap gets longer than the bound; `None` without a bound.
-    fn deadline_s(&self, member: Member, now_s: f64) -> Option<Deadline> {
+    fn deadline(&self, member: Member, now_s: f64) -> Option<Deadline> {
         let bound_s = self.gaps.bound_s()?;
         let station = &self.stations[member.0];
         let feeder = self.feeder();

@@ -35,8 +35,8 @@ impl Conductor {
         if is_shared && self.settings.mode == Mode::ModelSync {
             return self.one_model_at_a_time(lane());
         }
-        if is_shared && self.uses_prices() {
-            return self.by_price(lane());
+        if is_shared && let Some(next) = self.by_turns(lane(), now_s) {
+            return Some(next);
         }
         let others = || lane().filter(|other| *other != feeder);
         // A cohort in the middle of its visits goes on together: the burst that the plan has counted.

@@ -4,6 +4,7 @@ use super::beliefs::Beliefs;
 use super::settings::{Mode, Settings};
 use super::{Conductor, Member};
 use crate::plan::paper::Chain;
+use crate::plan::turns::Turns;
 use crate::plan::{Aims, Devices, Order, Plan};
 
 /// What is decided in advance for a group, with everything that led to it.
@@ -19,7 +20,9 @@ pub struct GroupPlan {
     pub batch: Vec<usize>,
     /// For each model but the feeder, how its threshold was found; empty for modes that make no plan.
     pub pairs: Vec<(Member, Plan)>,
-    /// Predicted tokens per second of the group; with more than two models that of the worst pair.
+    /// The rule for turns, where a threshold for each pair is not enough.
+    pub turns: Option<Turns>,
+    /// Predicted tokens per second of the group; absent for more than two models that run at once.
     pub tokens_per_s: Option<f64>,
     /// Longest that anybody is made to wait, seconds.
     pub wait_max_s: f64,
@@ -31,6 +34,7 @@ pub struct Planner {
     settings: Settings,
     beliefs: Beliefs,
     journeys: usize,
+    needs_turns: bool,
 }
 
 impl Planner {
@@ -40,23 +44,36 @@ impl Planner {
         let feeder = self.beliefs.feeder();
         let others: Vec<Member> = (0..self.beliefs.len()).map(Member).filter(|member| *member != feeder).collect();
         let pairs: Vec<(Member, Plan)> = others.iter().map(|large| (*large, self.pair_plan(feeder, *large))).collect();
+        let turns = self.needs_turns.then(|| self.beliefs.turns());
+        let by_turns = turns.as_ref().map(|turns| self.tokens_by_turns(turns));
         let order = match &self.settings.mode {
+            Mode::Ours if pairs.len() == 1 && by_turns.is_some() => order_by_chance(&pairs[0].1, by_turns),
             Mode::Ours if pairs.iter().any(|(_, plan)| plan.order == Order::Exclusive) => Order::Exclusive,
             Mode::StepSync | Mode::ModelSync => Order::Exclusive,
             Mode::FixedB(thresholds) => thresholds.order,
             Mode::Ours | Mode::EagerAsync | Mode::PaperDtmc => Order::Parallel,
         };
-        let slowest = pairs.iter().map(|(_, plan)| plan.tokens_per_s).min_by(f64::total_cmp);
+        let tokens_per_s = match (order, by_turns) {
+            (Order::Exclusive, Some(by_turns)) => Some(by_turns),
+            (Order::Parallel, Some(_)) if pairs.len() == 1 => pairs[0].1.parallel_tokens_per_s,
+            _ if pairs.len() == 1 => Some(pairs[0].1.tokens_per_s),
+            _ => None,
+        };
         let cycle_s: f64 = pairs.iter().map(|(_, plan)| plan.cycle_s).sum();
         GroupPlan {
             journeys: self.journeys,
             feeder,
             order,
             batch: self.batch(&pairs),
-            tokens_per_s: slowest,
+            turns,
+            tokens_per_s,
             wait_max_s: WAIT_CYCLES_MAX * cycle_s,
             pairs,
         }
+    }
+
+    fn tokens_by_turns(&self, turns: &Turns) -> f64 {
+        turns.rows_per_s(self.journeys as f64, &self.beliefs.shares()) * self.beliefs.kept()
     }
 
     fn pair_plan(&self, feeder: Member, large: Member) -> Plan {
@@ -92,16 +109,32 @@ impl Planner {
     }
 }
 
+/// Two models with visits that end by chance: bursts do not empty the large one, so what taking turns gives is what the
+/// rule for turns gives. On separate devices they are not aligned unless the bound on gaps asks for it.
+fn order_by_chance(plan: &Plan, by_turns: Option<f64>) -> Order {
+    let is_slower = by_turns.zip(plan.parallel_tokens_per_s).is_some_and(|(turns, parallel)| turns < parallel);
+    match plan.devices {
+        Devices::Separate if plan.parallel_tokens_per_s.is_some() => Order::Parallel,
+        Devices::Shared { .. } if is_slower => Order::Parallel,
+        _ => Order::Exclusive,
+    }
+}
+
 /// The threshold by the paper's chain, on a grid of a quarter of a small-model step.
 ///
 /// With more journeys than the chain can hold, the threshold of the largest number that it can, in proportion.
 fn paper_batch(plan: &Plan) -> usize {
     let pair = plan.pair;
-    let held = pair.journeys.min(CHAIN_JOURNEYS_MAX);
-    let tick_s = pair.small.step_s(1.0) / 4.0;
-    let best = Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, tick_s).best();
-    let batch = best.map_or(1, |rated| rated.batch[1]);
-    ((batch as f64 * pair.journeys / held).round() as usize).max(1)
+    let mut held = pair.journeys.round().clamp(1.0, CHAIN_JOURNEYS_MAX);
+    loop {
+        let mut chain = Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, pair.small.step_s(1.0) / 4.0);
+        chain.states_max = CHAIN_STATES_MAX;
+        match chain.best() {
+            Ok(rated) => return ((rated.batch[1] as f64 * pair.journeys / held).round() as usize).max(1),
+            Err(_) if held > 1.0 => held = (held * 0.7).floor(),
+            Err(_) => return 1,
+        }
+    }
 }
 
 impl Conductor {
@@ -116,7 +149,8 @@ impl Conductor {
         let learns = matches!(self.settings.beliefs, super::Source::Learnt);
         let Some(plan) = &self.plan else { return true };
         let changed = journeys.abs_diff(plan.journeys) * 10 > plan.journeys;
-        changed || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
+        let other_rule = plan.turns.is_some() != self.needs_turns();
+        changed || other_rule || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
     }
 
     /// A snapshot from which a plan can be made, at once or on another thread.
@@ -126,6 +160,7 @@ impl Conductor {
             settings: self.settings.clone(),
             beliefs: self.beliefs.clone(),
             journeys: self.seats.len().max(1),
+            needs_turns: self.needs_turns(),
         }
     }
 
@@ -144,7 +179,8 @@ impl Conductor {
             self.forget_outdated_plans();
         }
         let journeys = self.seats.len();
-        let plan = self.plans.get(&journeys).cloned();
+        let needs_turns = self.needs_turns();
+        let plan = self.plans.get(&journeys).filter(|plan| plan.turns.is_some() == needs_turns).cloned();
         let plan = plan.unwrap_or_else(|| self.planner().make());
         if self.plans.len() >= PLANS_KEPT {
             self.plans.clear();
@@ -186,4 +222,5 @@ const BELIEF_CHANGE: f64 = 0.01;
 const PLANS_KEPT: usize = 64;
 /// Longest wait, in predicted cycles.
 const WAIT_CYCLES_MAX: f64 = 4.0;
-const CHAIN_JOURNEYS_MAX: f64 = 8.0;
+const CHAIN_JOURNEYS_MAX: f64 = 32.0;
+const CHAIN_STATES_MAX: usize = 1500;

@@ -6,9 +6,11 @@
 //! it is a baseline: a step may last longer with more rows, which the paper leaves out, but there is no shared device,
 //! no waiting for a step that is about to end, and no bound on latency.
 //!
-//! What limits it is the state space: with `N` journeys at two models there are up to `C(N + 3, 3)` ways to place them,
-//! times the residuals on the grid. At the paper's grid of 0.3 ms sixteen journeys are some ten thousand states a
-//! threshold, sixty-four are millions: [`Chain::tokens_per_s`] gives up beyond [`Chain::states_max`].
+//! What limits it is the state space. With step times that do not depend on the batch, as in the paper, few residuals
+//! occur, and states grow with the square of the number of journeys (146 at the best threshold for sixteen, 471 for
+//! thirty-two); every step time that does depend on it adds residuals until nearly each of the `C(N + 3, 3)` ways to place
+//! `N` journeys comes with all ticks of a step. So
+//! [`Chain::tokens_per_s`] gives up beyond [`Chain::states_max`].
 
 use std::collections::BTreeMap;
 
@@ -81,11 +83,23 @@ impl Chain {
 
     /// The best threshold of the last model with immediate admission at the others, as in the paper's tables.
     ///
+    /// Up to sixteen journeys every threshold is tried, beyond that sixteen of them and then those around the best.
+    ///
     /// # Errors
     /// [`TooManyStates`] as soon as one of the chains has too many.
     pub fn best(&self) -> Result<Rated, TooManyStates> {
+        let stride = self.journeys.div_ceil(ALL_TRIED);
+        let best = self.best_of((1..=self.journeys).step_by(stride))?;
+        if stride == 1 {
+            return Ok(best);
+        }
+        let around = *best.batch.last().unwrap_or(&1);
+        self.best_of(around.saturating_sub(stride - 1).max(1)..=(around + stride - 1).min(self.journeys))
+    }
+
+    fn best_of(&self, thresholds: impl Iterator<Item = usize>) -> Result<Rated, TooManyStates> {
         let mut best: Option<Rated> = None;
-        for last in 1..=self.journeys {
+        for last in thresholds {
             let mut batch = vec![1; self.laws.len()];
             batch[self.laws.len() - 1] = last;
             let rated = self.tokens_per_s(&batch)?;
@@ -155,29 +169,82 @@ impl Built {
         Ok(Self { moves })
     }
 
-    /// Tokens per tick in the stationary distribution, by damped iteration.
+    /// Tokens per tick in the stationary distribution.
+    ///
+    /// Chains with few states are almost periodic, as steps have a fixed length: iterating them takes tens of thousands
+    /// of turns, so they are solved. Those with many states mix sooner.
     fn rate(&self) -> f64 {
+        if self.moves.len() <= SOLVED_STATES { self.rate_in(&self.stationary()) } else { self.iterated() }
+    }
+
+    fn rate_in(&self, share: &[f64]) -> f64 {
+        let sum = |of: fn(&Move) -> f64| share.iter().zip(&self.moves).map(|(s, m)| s * of(m)).sum::<f64>();
+        sum(|m| m.tokens) / sum(|m| m.ticks)
+    }
+
+    fn iterated(&self) -> f64 {
         let mut share = vec![0.0; self.moves.len()];
         share[0] = 1.0;
         let mut before = 0.0;
-        for turn in 1..=TURNS_MAX {
-            let mut next: Vec<f64> = share.iter().map(|s| 0.3 * s).collect();
-            for (from, step) in share.iter().zip(&self.moves) {
-                for (to, chance) in &step.to {
-                    next[*to] += 0.7 * from * chance;
-                }
+        for _ in 0..CHECKS_MAX {
+            (0..CHECK_TURNS).for_each(|_| share = self.turned(&share, 0.3));
+            let rate = self.rate_in(&share);
+            if (rate - before).abs() < 1e-6 * rate {
+                return rate;
             }
-            share = next;
-            if turn % CHECK_TURNS == 0 {
-                let sum = |of: fn(&Move) -> f64| share.iter().zip(&self.moves).map(|(s, m)| s * of(m)).sum::<f64>();
-                let rate = sum(|m| m.tokens) / sum(|m| m.ticks);
-                if (rate - before).abs() < 1e-7 * rate {
-                    return rate;
-                }
-                before = rate;
-            }
+            before = rate;
         }
         before
+    }
+
+    /// One turn of the chain, damped: `stay` of every share stays.
+    fn turned(&self, share: &[f64], stay: f64) -> Vec<f64> {
+        let mut next: Vec<f64> = share.iter().map(|s| stay * s).collect();
+        for (from, step) in share.iter().zip(&self.moves) {
+            for (to, chance) in &step.to {
+                next[*to] += (1.0 - stay) * from * chance;
+            }
+        }
+        next
+    }
+
+    /// The stationary distribution by the elimination of Grassmann, Taksar and Heyman, which never subtracts.
+    fn stationary(&self) -> Vec<f64> {
+        let states = self.moves.len();
+        // The state that is left over must be one to which the chain returns; the likeliest after a while is.
+        let last = self.likeliest();
+        let name = |state: usize| if state == last { 0 } else { state + usize::from(state < last) };
+        let mut dense = vec![vec![0.0; states]; states];
+        for (from, step) in self.moves.iter().enumerate() {
+            for (to, chance) in &step.to {
+                dense[name(from)][name(*to)] += chance;
+            }
+        }
+        for gone in (1..states).rev() {
+            let (kept, rest) = dense.split_at_mut(gone);
+            let out = &rest[0][..gone];
+            let leaving: f64 = out.iter().sum();
+            for line in kept {
+                let into = line[gone] / leaving;
+                line[gone] = into;
+                if into > 0.0 {
+                    line[..gone].iter_mut().zip(out).for_each(|(slot, chance)| *slot += into * chance);
+                }
+            }
+        }
+        let mut mass = vec![1.0; states];
+        for state in 1..states {
+            mass[state] = (0..state).map(|from| mass[from] * dense[from][state]).sum();
+        }
+        let total: f64 = mass.iter().sum();
+        (0..states).map(|state| mass[name(state)] / total).collect()
+    }
+
+    fn likeliest(&self) -> usize {
+        let mut share = vec![0.0; self.moves.len()];
+        share[0] = 1.0;
+        (0..WARM_UP_TURNS).for_each(|_| share = self.turned(&share, 0.5));
+        (0..share.len()).max_by(|a, b| share[*a].total_cmp(&share[*b])).unwrap_or(0)
     }
 }
 
@@ -238,8 +305,13 @@ fn spread(chain: &Chain, model: usize, rows: u16, from: Weighted) -> Vec<Weighte
 }
 
 const STATES_MAX: usize = 60_000;
-const TURNS_MAX: usize = 20_000;
-const CHECK_TURNS: usize = 20;
+/// States up to which the distribution is solved for, in well below a second.
+const SOLVED_STATES: usize = 700;
+const CHECK_TURNS: usize = 40;
+const CHECKS_MAX: usize = 50;
+const WARM_UP_TURNS: usize = 300;
+/// Thresholds up to which all are tried.
+const ALL_TRIED: usize = 16;
 /// Outcomes less likely than this are left out.
 const CHANCE_MIN: f64 = 1e-12;
 
@@ -278,7 +350,7 @@ mod tests {
     #[test]
     fn too_many_states_are_refused() {
         let mut chain = reference(8);
-        chain.states_max = 100;
+        chain.states_max = 20;
         assert_eq!(chain.best(), Err(TooManyStates));
     }
 
