@@ -131,7 +131,7 @@ impl Conductor {
             seats: BTreeMap::new(),
             plan: None,
             plans: BTreeMap::new(),
-            gaps: Gaps::new(settings.slo_itl_s),
+            gaps: Gaps::new(settings.slo_itl_s, settings.slo_itl_from),
             current: Member(0),
             steps_since_plan: 0,
             settings,
@@ -180,7 +180,8 @@ impl Conductor {
         }
         let leaving = self.beliefs.leaving(member).max(1e-9);
         let rows = ending / leaving + unknown;
-        let returning = (0..self.stations.len()).map(|to| rows * self.beliefs.share(member, Member(to))).collect();
+        let returning =
+            (0..self.stations.len()).map(|to| rows * self.beliefs.share(member, Member(to))).collect();
         let beside = self.mark_overlap(member, now_s);
         let wall = if beside { 2.0 / self.beliefs.overlap().value() } else { 1.0 };
         let lasts_s = self.beliefs.law(member).step_s(step.load) * wall;

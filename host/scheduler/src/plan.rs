@@ -317,7 +317,8 @@ mod tests {
 
     #[test]
     fn one_journey_and_compute_bound_models_are_not_delayed() {
-        for devices in [Devices::Separate, Devices::Shared { overlap: 1.0 }, Devices::Shared { overlap: 1.6 }] {
+        for devices in [Devices::Separate, Devices::Shared { overlap: 1.0 }, Devices::Shared { overlap: 1.6 }]
+        {
             let plan = Plan::make(pair(1.0, 200.0), devices, Aims::default());
             assert_eq!(plan.batch, 1, "{devices:?}");
             assert!(plan.reasons.contains(&Reason::OneJourney));
@@ -329,7 +330,8 @@ mod tests {
 
     #[test]
     fn the_order_follows_the_overlap() {
-        let order = |overlap| Plan::make(pair(32.0, 200.0), Devices::Shared { overlap }, Aims::default()).order;
+        let order =
+            |overlap| Plan::make(pair(32.0, 200.0), Devices::Shared { overlap }, Aims::default()).order;
         assert_eq!(order(1.0), Order::Exclusive);
         assert_eq!(order(1.2), Order::Exclusive);
         assert_eq!(order(1.95), Order::Parallel);

@@ -278,7 +278,14 @@ mod tests {
 
     #[test]
     fn a_sweep_reports_each_cell_and_its_progress() {
-        let grid = Grid { journeys: vec![1, 4], shares: vec![0.2], ratios: vec![5.0], fixed_over_row: vec![200.0], tokens: 8_000, ..Grid::full(true, 1) };
+        let grid = Grid {
+            journeys: vec![1, 4],
+            shares: vec![0.2],
+            ratios: vec![5.0],
+            fixed_over_row: vec![200.0],
+            tokens: 8_000,
+            ..Grid::full(true, 1)
+        };
         let mut seen = Vec::new();
         let results = sweep(&grid, |done, total| seen.push((done, total)));
         assert_eq!(seen, [(1, 2), (2, 2)]);
@@ -289,7 +296,13 @@ mod tests {
 
     #[test]
     fn a_curve_has_a_point_for_each_mode_and_number() {
-        let pair = Pair { journeys: 1.0, share: 0.1, visit_tokens: 1.0, small: Affine { fixed_s: 1.0, row_s: 0.01 }, large: Affine { fixed_s: 8.0, row_s: 0.08 } };
+        let pair = Pair {
+            journeys: 1.0,
+            share: 0.1,
+            visit_tokens: 1.0,
+            small: Affine { fixed_s: 1.0, row_s: 0.01 },
+            large: Affine { fixed_s: 8.0, row_s: 0.08 },
+        };
         let scenario = Scenario { tokens: 5_000, ..Scenario::pair(&pair, true) };
         let points = throughput_curve(&scenario, [1, 8], &[Mode::Ours, Mode::StepSync], |_, _| {});
         assert_eq!(points.len(), 4);

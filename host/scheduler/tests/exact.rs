@@ -32,7 +32,10 @@ fn best_among(instance: &Instance, allowed: impl Fn(&[usize], usize) -> bool) ->
             (0..state.len())
                 .filter(|model| state[*model] > 0 && allowed(state, *model))
                 .map(|model| {
-                    let to = followers(instance, state, model).into_iter().map(|(next, p)| (name(&next), p)).collect();
+                    let to = followers(instance, state, model)
+                        .into_iter()
+                        .map(|(next, p)| (name(&next), p))
+                        .collect();
                     let seconds = instance.fixed_s[model];
                     (state[model] as f64 / seconds, 0.9 * shortest_s / seconds, to)
                 })
@@ -53,7 +56,8 @@ fn best_among(instance: &Instance, allowed: impl Fn(&[usize], usize) -> bool) ->
             })
             .collect();
         let gains = || next.iter().zip(&value).map(|(next, value)| next - value);
-        let (least, most) = (gains().fold(f64::INFINITY, f64::min), gains().fold(f64::NEG_INFINITY, f64::max));
+        let (least, most) =
+            (gains().fold(f64::INFINITY, f64::min), gains().fold(f64::NEG_INFINITY, f64::max));
         if most - least < 1e-6 * most {
             return 0.5 * (least + most);
         }
@@ -80,7 +84,8 @@ fn followers(instance: &Instance, state: &[usize], model: usize) -> Vec<(Vec<usi
     let mut rest = state.to_vec();
     let rows = std::mem::take(&mut rest[model]);
     let mut chances = instance.routes[model].clone();
-    chances[model] = 1.0 - chances.iter().enumerate().filter(|(to, _)| *to != model).map(|(_, p)| p).sum::<f64>();
+    chances[model] =
+        1.0 - chances.iter().enumerate().filter(|(to, _)| *to != model).map(|(_, p)| p).sum::<f64>();
     let mut all = std::collections::BTreeMap::from([(rest, 1.0)]);
     for _ in 0..rows {
         let mut next = std::collections::BTreeMap::new();

@@ -12,7 +12,8 @@ use scheduler::simulate::{Demand, Knowledge, Scenario, SimModel, Visit, run};
 /// A random group: costs a factor of up to thirty apart, every model left for every other with some probability.
 fn instance(seed: u64, models: usize, journeys: usize) -> Instance {
     let draw = |at: usize, index: u32| uniform(seed, at as u64, Purpose::Sample, index);
-    let fixed_s = (0..models).map(|model| if model == 0 { 1.0 } else { 30f64.powf(draw(model, 0)) }).collect();
+    let fixed_s =
+        (0..models).map(|model| if model == 0 { 1.0 } else { 30f64.powf(draw(model, 0)) }).collect();
     let routes = (0..models)
         .map(|from| {
             let leaving = if from == 0 { 0.02 + 0.4 * draw(from, 1) } else { 0.1 + 0.9 * draw(from, 1) };
@@ -95,7 +96,7 @@ fn the_rule_for_turns_is_near_the_exact_optimum_on_random_groups() {
 #[test]
 fn the_conductor_takes_turns_by_the_rule_and_predicts_what_comes_of_it() {
     let mut errors = Vec::new();
-    for (seed, models, journeys) in instances().filter(|(seed, _, _)| seed % 3 == 0) {
+    for (seed, models, journeys) in instances().filter(|(seed, _, _)| seed % 4 == 0) {
         let instance = instance(seed, models, journeys);
         let best = optimum(&instance);
         let scenario = scenario(&instance, 40_000);
@@ -103,9 +104,12 @@ fn the_conductor_takes_turns_by_the_rule_and_predicts_what_comes_of_it() {
         assert!(!ours.is_stuck);
         assert!(ours.tokens_per_s > 0.92 * best, "{} of {best} on {instance:?}", ours.tokens_per_s);
         let lockstep = run(&scenario, Mode::StepSync).tokens_per_s;
-        assert!(ours.tokens_per_s > 0.98 * lockstep, "{} against {lockstep} on {instance:?}", ours.tokens_per_s);
+        assert!(
+            ours.tokens_per_s > 0.98 * lockstep,
+            "{} against {lockstep} on {instance:?}",
+            ours.tokens_per_s
+        );
         errors.push((ours.predicted_tokens_per_s.unwrap() / ours.tokens_per_s - 1.0).abs());
-        println!("M {models} N {journeys} seed {seed}: {:.3} of best, predicted {:.3}, eager {:.3}, step {:.3}", ours.tokens_per_s / best, ours.predicted_tokens_per_s.unwrap() / ours.tokens_per_s, run(&scenario, Mode::EagerAsync).tokens_per_s / best, lockstep / best);
     }
     errors.sort_by(f64::total_cmp);
     assert!(errors[errors.len() * 9 / 10] < 0.10, "{errors:?}");

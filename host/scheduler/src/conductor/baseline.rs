@@ -5,7 +5,10 @@ use crate::Member;
 
 impl Conductor {
     /// Stays with the model that ran last as long as anybody is ready there, then takes the fullest.
-    pub(super) fn one_model_at_a_time(&self, mut lane: impl Iterator<Item = Member> + Clone) -> Option<Member> {
+    pub(super) fn one_model_at_a_time(
+        &self,
+        mut lane: impl Iterator<Item = Member> + Clone,
+    ) -> Option<Member> {
         let stays = lane.clone().find(|member| *member == self.current);
         if stays.is_some() {
             return stays;
@@ -29,7 +32,10 @@ impl Conductor {
         if now_s >= by_s - TIMER_SLACK * now_s.abs() {
             return Decision::Go;
         }
-        Decision::Wait { until: Until::StepOf(self.source(member)), by_s: Some(by_s).filter(|s| s.is_finite()) }
+        Decision::Wait {
+            until: Until::StepOf(self.source(member)),
+            by_s: Some(by_s).filter(|s| s.is_finite()),
+        }
     }
 
     /// A threshold and nothing else.

@@ -97,7 +97,12 @@ impl Beliefs {
         }
     }
 
-    pub(super) fn observe_routing(&mut self, from: Member, tokens: usize, to: impl IntoIterator<Item = Member>) {
+    pub(super) fn observe_routing(
+        &mut self,
+        from: Member,
+        tokens: usize,
+        to: impl IntoIterator<Item = Member>,
+    ) {
         self.traffic.observe(from, tokens, to);
     }
 
@@ -166,7 +171,8 @@ impl Beliefs {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.told.is_some()
-            || (self.traffic.is_known(self.feeder()) && self.fits.iter().filter(|fit| fit.is_settled()).count() > 1)
+            || (self.traffic.is_known(self.feeder())
+                && self.fits.iter().filter(|fit| fit.is_settled()).count() > 1)
     }
 
     /// Whether the step laws of all models were learnt.
@@ -198,8 +204,10 @@ impl Beliefs {
     #[must_use]
     pub fn pair(&self, feeder: Member, large: Member, journeys: usize) -> Pair {
         let rates = self.row_rates();
-        let visits: f64 =
-            (0..self.len()).filter(|from| *from != large.0).map(|from| rates[from] * self.share(Member(from), large)).sum();
+        let visits: f64 = (0..self.len())
+            .filter(|from| *from != large.0)
+            .map(|from| rates[from] * self.share(Member(from), large))
+            .sum();
         Pair {
             journeys: journeys as f64,
             share: visits / rates[feeder.0].max(1e-9),

@@ -22,11 +22,14 @@ pub struct Gaps {
     seen: f64,
     too_long: f64,
     strictness: Strictness,
+    is_guarded: bool,
 }
 
 impl Gaps {
-    pub(super) fn new(bound_s: Option<f64>) -> Self {
-        Self { bound_s, seen: 0.0, too_long: 0.0, strictness: Strictness::Soft }
+    /// Starts softly with a guard, or stays strict.
+    pub(super) fn new(bound_s: Option<f64>, from: Strictness) -> Self {
+        let is_guarded = from == Strictness::Soft;
+        Self { bound_s, seen: 0.0, too_long: 0.0, strictness: from, is_guarded }
     }
 
     /// A journey has given a token this long after the one before.
@@ -35,7 +38,7 @@ impl Gaps {
         let keep = 1.0 - 1.0 / WINDOW_TOKENS;
         self.seen = self.seen * keep + 1.0;
         self.too_long = self.too_long * keep + f64::from(u8::from(gap_s > bound_s));
-        if self.seen < 0.2 * WINDOW_TOKENS {
+        if !self.is_guarded || self.seen < 0.2 * WINDOW_TOKENS {
             return;
         }
         if self.share() > HARD_FROM {
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_guard_becomes_strict_above_a_per_cent_and_stays_so_for_a_while() {
-        let mut gaps = Gaps::new(Some(1.0));
+        let mut gaps = Gaps::new(Some(1.0), Strictness::Soft);
         for at in 0..4000 {
             gaps.note(if at % 150 == 0 { 1.5 } else { 0.5 });
         }

@@ -65,7 +65,8 @@ impl Conductor {
             let Some(rest_s) = rest_s(running, now_s) else { return false };
             let rows = running.load.rows as f64;
             let step_s = self.beliefs.per_row(other).step_s(rows);
-            let ratio = expected / rows.max(1.0) * law.step_s(ready + expected) / step_s.max(f64::MIN_POSITIVE);
+            let ratio =
+                expected / rows.max(1.0) * law.step_s(ready + expected) / step_s.max(f64::MIN_POSITIVE);
             let later = 1.0 - (-ratio).exp();
             expected > 0.0 && (1.0 + later) * rest_s * (ready + expected) < law.fixed_s * expected
         })
@@ -100,7 +101,8 @@ impl Conductor {
     pub(super) fn may_come(&self, member: Member) -> bool {
         let feeder = self.feeder();
         self.stations.iter().enumerate().any(|(at, station)| {
-            let elsewhere = at != member.0 && (station.running.is_some() || (at == feeder.0 && station.ready > 0));
+            let elsewhere =
+                at != member.0 && (station.running.is_some() || (at == feeder.0 && station.ready > 0));
             elsewhere || station.coming > 0
         })
     }
@@ -118,7 +120,11 @@ impl Conductor {
     /// Steps that run on other devices; on this one, waiting for them is what taking turns is for.
     fn running_elsewhere(&self, member: Member) -> impl Iterator<Item = (Member, &Running)> {
         let device = self.settings.device(member);
-        let others = self.stations.iter().enumerate().filter(move |(at, _)| self.settings.device(Member(*at)) != device);
+        let others = self
+            .stations
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| self.settings.device(Member(*at)) != device);
         others.filter_map(|(at, station)| station.running.as_ref().map(|running| (Member(at), running)))
     }
 }

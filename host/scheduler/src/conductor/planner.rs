@@ -42,8 +42,10 @@ impl Planner {
     #[must_use]
     pub fn make(&self) -> GroupPlan {
         let feeder = self.beliefs.feeder();
-        let others: Vec<Member> = (0..self.beliefs.len()).map(Member).filter(|member| *member != feeder).collect();
-        let pairs: Vec<(Member, Plan)> = others.iter().map(|large| (*large, self.pair_plan(feeder, *large))).collect();
+        let others: Vec<Member> =
+            (0..self.beliefs.len()).map(Member).filter(|member| *member != feeder).collect();
+        let pairs: Vec<(Member, Plan)> =
+            others.iter().map(|large| (*large, self.pair_plan(feeder, *large))).collect();
         let turns = self.needs_turns.then(|| self.beliefs.turns());
         let by_turns = turns.as_ref().map(|turns| self.tokens_by_turns(turns));
         let order = match &self.settings.mode {
@@ -78,8 +80,11 @@ impl Planner {
 
     fn pair_plan(&self, feeder: Member, large: Member) -> Plan {
         let same = self.settings.device(feeder) == self.settings.device(large);
-        let devices =
-            if same { Devices::Shared { overlap: self.beliefs.overlap().value() } } else { Devices::Separate };
+        let devices = if same {
+            Devices::Shared { overlap: self.beliefs.overlap().value() }
+        } else {
+            Devices::Separate
+        };
         let aims = Aims {
             tempo_s: self.settings.slo_tpot_s,
             gap_s: self.settings.slo_itl_s,
@@ -112,7 +117,8 @@ impl Planner {
 /// Two models with visits that end by chance: bursts do not empty the large one, so what taking turns gives is what the
 /// rule for turns gives. On separate devices they are not aligned unless the bound on gaps asks for it.
 fn order_by_chance(plan: &Plan, by_turns: Option<f64>) -> Order {
-    let is_slower = by_turns.zip(plan.parallel_tokens_per_s).is_some_and(|(turns, parallel)| turns < parallel);
+    let is_slower =
+        by_turns.zip(plan.parallel_tokens_per_s).is_some_and(|(turns, parallel)| turns < parallel);
     match plan.devices {
         Devices::Separate if plan.parallel_tokens_per_s.is_some() => Order::Parallel,
         Devices::Shared { .. } if is_slower => Order::Parallel,
@@ -127,7 +133,8 @@ fn paper_batch(plan: &Plan) -> usize {
     let pair = plan.pair;
     let mut held = pair.journeys.round().clamp(1.0, CHAIN_JOURNEYS_MAX);
     loop {
-        let mut chain = Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, pair.small.step_s(1.0) / 4.0);
+        let mut chain =
+            Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, pair.small.step_s(1.0) / 4.0);
         chain.states_max = CHAIN_STATES_MAX;
         match chain.best() {
             Ok(rated) => return ((rated.batch[1] as f64 * pair.journeys / held).round() as usize).max(1),

@@ -1,5 +1,6 @@
 //! What a conductor is told when it is made.
 
+use super::Strictness;
 use crate::Member;
 use crate::law::StepLaw;
 use crate::plan::Order;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub slo_tpot_s: Option<f64>,
     /// Bound on the 99th percentile of the gap between two tokens of a journey, seconds.
     pub slo_itl_s: Option<f64>,
+    /// Where that rule begins: softly, watched by a guard that makes it strict when needed, or strictly for good.
+    pub slo_itl_from: Strictness,
     /// Tokens of a typical answer.
     pub answer_tokens: f64,
     /// Where beliefs about steps and routing come from.
@@ -91,6 +94,7 @@ impl Settings {
             mode: Mode::Ours,
             slo_tpot_s: None,
             slo_itl_s: None,
+            slo_itl_from: Strictness::Soft,
             answer_tokens: 256.0,
             beliefs: Source::Learnt,
             overlap: None,

@@ -18,7 +18,8 @@ impl Conductor {
     /// wait longer, then the rule. `None` where the plan has no such rule.
     pub(super) fn by_turns(&self, lane: impl Iterator<Item = Member> + Clone, now_s: f64) -> Option<Member> {
         let turns = self.plan.as_ref()?.turns.as_ref()?;
-        let cohort = |member: &Member| self.beliefs.is_timed(*member) && self.stations[member.0].residents > 0;
+        let cohort =
+            |member: &Member| self.beliefs.is_timed(*member) && self.stations[member.0].residents > 0;
         let feeder = self.feeder();
         let others = || lane.clone().filter(|member| *member != feeder);
         let burst = others().find(cohort);

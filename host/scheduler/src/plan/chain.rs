@@ -23,7 +23,9 @@ pub fn tokens_per_s(pair: &Pair, batch: usize, wall: f64) -> f64 {
     for _ in 0..TURNS {
         let mut next = vec![0.0; journeys + 1];
         (visits, seconds) = (0.0, 0.0);
-        for (rows, transition) in transitions.iter().enumerate().skip(1).filter(|(rows, _)| share[*rows] > 1e-12) {
+        for (rows, transition) in
+            transitions.iter().enumerate().skip(1).filter(|(rows, _)| share[*rows] > 1e-12)
+        {
             visits += share[rows] * rows as f64;
             seconds += share[rows] * transition.seconds;
             for (slot, chance) in next.iter_mut().zip(&transition.to) {

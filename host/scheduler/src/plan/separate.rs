@@ -222,7 +222,9 @@ mod tests {
 
     #[test]
     fn delay_is_switched_on_by_long_large_steps_only() {
-        for (share, large, on) in [(0.05, 10.0, false), (0.4, 20.0, true), (0.2, 20.0, true), (0.02, 20.0, false)] {
+        for (share, large, on) in
+            [(0.05, 10.0, false), (0.4, 20.0, true), (0.2, 20.0, true), (0.02, 20.0, false)]
+        {
             assert_eq!(best(&pair(64.0, share, 1.0, large), 1.0).batch > 1, on, "p {share}, R {large}");
         }
     }

@@ -70,7 +70,8 @@ pub fn batch(pair: &Pair) -> usize {
     }
     let steps = (growth(pair.kappa()) / pair.lambda()).max(1.0);
     let price = pair.fixed_of_cycle_s(steps) / (journeys * (1.0 - (-pair.lambda() * steps).exp()));
-    let threshold = |price: f64| (journeys - pair.small.fixed_s / (pair.share * price)).ceil().clamp(1.0, journeys);
+    let threshold =
+        |price: f64| (journeys - pair.small.fixed_s / (pair.share * price)).ceil().clamp(1.0, journeys);
     let fluid = threshold(price);
     if journeys > FLUID_JOURNEYS {
         return fluid as usize;
@@ -91,7 +92,11 @@ pub fn price_s(pair: &Pair, batch: f64) -> f64 {
 /// `((1 - p + p k) / p) / (price + c_S / p + k c_L)`.
 #[must_use]
 pub fn tokens_per_s(pair: &Pair, batch: usize) -> f64 {
-    let price_s = if pair.journeys <= EXACT_JOURNEYS { exact_price_s(pair, batch) } else { price_s(pair, batch as f64) };
+    let price_s = if pair.journeys <= EXACT_JOURNEYS {
+        exact_price_s(pair, batch)
+    } else {
+        price_s(pair, batch as f64)
+    };
     let rows_s = pair.small.row_s / pair.share + pair.visit_tokens * pair.large.row_s;
     pair.tokens_per_visit() / (price_s + rows_s)
 }

@@ -121,7 +121,9 @@ impl<'a> Simulation<'a> {
                         self.begin(model);
                         went = true;
                     }
-                    Decision::Wait { by_s, .. } => ask_again_s = ask_again_s.min(by_s.unwrap_or(f64::INFINITY)),
+                    Decision::Wait { by_s, .. } => {
+                        ask_again_s = ask_again_s.min(by_s.unwrap_or(f64::INFINITY))
+                    }
                 }
             }
             if !went {
@@ -181,7 +183,9 @@ impl<'a> Simulation<'a> {
         }
         self.meter.journeys(self.conductor.journeys(), to_s);
         self.now_s = to_s;
-        while let Some((_, factor)) = self.scenario.drift.get(self.drift.0).filter(|(from_s, _)| *from_s <= to_s) {
+        while let Some((_, factor)) =
+            self.scenario.drift.get(self.drift.0).filter(|(from_s, _)| *from_s <= to_s)
+        {
             self.drift = (self.drift.0 + 1, *factor);
             if self.scenario.tells_drift {
                 self.conductor.tell_routing(self.scenario.shares(*factor));
@@ -225,7 +229,8 @@ impl<'a> Simulation<'a> {
             if token {
                 self.given += 1;
                 let gap_s = traveller.emitted_s.map(|before_s| self.now_s - before_s);
-                let first_s = if gap_s.is_none() { traveller.came_s.map(|came| self.now_s - came) } else { None };
+                let first_s =
+                    if gap_s.is_none() { traveller.came_s.map(|came| self.now_s - came) } else { None };
                 traveller.emitted_s = Some(self.now_s);
                 self.meter.token(gap_s, first_s);
             }

@@ -11,7 +11,7 @@ use crate::plan::Order;
 /// are then run in full.
 #[must_use]
 pub fn search(scenario: &Scenario, order: Order, timers: bool) -> (Thresholds, Outcome) {
-    let trial = Scenario { tokens: (scenario.tokens / 3).max(40_000), seed: scenario.seed ^ 0x4D, ..scenario.clone() };
+    let trial = Scenario { tokens: scenario.tokens / 3, seed: scenario.seed ^ 0x4D, ..scenario.clone() };
     let journeys = scenario.journeys_max() as f64;
     let law = scenario.models[0].law;
     let step_s = law.fixed_s + law.row_s * journeys * 0.7;
@@ -86,7 +86,8 @@ impl Tried<'_> {
 
 /// Thresholds from 1 to all journeys, 4 to 5 % apart.
 fn batches(journeys: f64) -> Vec<f64> {
-    let mut all: Vec<f64> = (0..=24).map(|part| (f64::from(part) / 24.0 * journeys).round().max(1.0)).collect();
+    let mut all: Vec<f64> =
+        (0..=24).map(|part| (f64::from(part) / 24.0 * journeys).round().max(1.0)).collect();
     all.dedup();
     all
 }

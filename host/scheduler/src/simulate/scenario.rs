@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use crate::conductor::{MemberSettings, Mode, Settings, Source};
+use crate::conductor::{MemberSettings, Mode, Settings, Source, Strictness};
 use crate::law::{Affine, Load, StepLaw};
 use crate::plan::Pair;
 
@@ -104,6 +104,8 @@ pub struct Scenario {
     pub slo_tpot_s: Option<f64>,
     /// Bound on the 99th percentile of gaps, seconds.
     pub slo_itl_s: Option<f64>,
+    /// How strict the rule for gaps begins.
+    pub slo_itl_from: Strictness,
 }
 
 impl Scenario {
@@ -143,6 +145,7 @@ impl Scenario {
             window_tokens: crate::traffic::WINDOW_TOKENS,
             slo_tpot_s: None,
             slo_itl_s: None,
+            slo_itl_from: Strictness::Soft,
         }
     }
 
@@ -183,6 +186,7 @@ impl Scenario {
         Settings {
             slo_tpot_s: self.slo_tpot_s,
             slo_itl_s: self.slo_itl_s,
+            slo_itl_from: self.slo_itl_from,
             answer_tokens: f64::from(self.answer_tokens),
             beliefs: if learns { Source::Learnt } else { Source::Told(self.shares(1.0)) },
             overlap: (!learns).then_some(self.overlap),
