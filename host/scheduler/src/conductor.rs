@@ -116,6 +116,8 @@ pub struct Conductor {
     /// The model that ran last where one runs at a time.
     current: Member,
     steps_since_plan: u32,
+    /// Steps that have ended.
+    steps: u64,
 }
 
 impl Conductor {
@@ -134,6 +136,7 @@ impl Conductor {
             gaps: Gaps::new(settings.slo_itl_s, settings.slo_itl_from),
             current: Member(0),
             steps_since_plan: 0,
+            steps: 0,
             settings,
         }
     }
@@ -219,6 +222,7 @@ impl Conductor {
         });
         self.beliefs.observe_routing(member, drawn, leaving);
         self.steps_since_plan += 1;
+        self.steps += 1;
     }
 
     /// The step that ran came to nothing: its rows are ready again and nothing is learnt from it.

@@ -168,6 +168,8 @@ pub struct Plan {
     pub order: Order,
     /// Waiting journeys with which the large model starts (`B*`); 1 is no delay.
     pub batch: usize,
+    /// The threshold for most tokens per second one model at a time, whatever the order.
+    pub exclusive_batch: usize,
     /// Predicted tokens per second.
     pub tokens_per_s: f64,
     /// Predicted tokens per second one model at a time; absent where the bound on gaps decided.
@@ -221,6 +223,7 @@ impl Plan {
             aims,
             order: Order::Parallel,
             batch: 1,
+            exclusive_batch: shared::batch(&pair),
             tokens_per_s: 0.0,
             exclusive_tokens_per_s: None,
             parallel_tokens_per_s: None,
@@ -231,7 +234,8 @@ impl Plan {
     }
 
     fn choose_order(&mut self) {
-        let exclusive = |pair: &Pair| shared::tokens_per_s(pair, shared::batch(pair));
+        let batch = self.exclusive_batch;
+        let exclusive = |pair: &Pair| shared::tokens_per_s(pair, batch);
         let shortest_s = self.pair.small.step_s(1.0) + 2.0 * self.pair.large.step_s(1.0);
         let tight = self.aims.gap_s.is_some_and(|gap_s| gap_s < shortest_s);
         match self.devices {
@@ -262,7 +266,7 @@ impl Plan {
 
     fn delay_exclusive(&mut self) {
         let pair = &self.pair;
-        let most = shared::batch(pair);
+        let most = self.exclusive_batch;
         let gain = shared::tokens_per_s(pair, most) / shared::tokens_per_s(pair, 1);
         let (batch, reason) = match (self.aims.tempo_s, self.aims.answer_tokens) {
             _ if pair.journeys < 1.5 => (1, Reason::OneJourney),

@@ -14,20 +14,29 @@ use crate::traffic::Traffic;
 #[derive(Clone, Debug)]
 pub struct Overlap {
     known: Option<f64>,
-    speed: Vec<f64>,
-    samples: Vec<u32>,
+    beside: Vec<Beside>,
+}
+
+/// Decayed sums over the steps of a model that ran beside another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    /// What of them would have been done alone, seconds.
+    work_s: f64,
+    overlapped_s: f64,
+    steps: u32,
 }
 
 impl Overlap {
     fn new(known: Option<f64>, members: usize) -> Self {
-        Self { known, speed: vec![0.5; members], samples: vec![0; members] }
+        Self { known, beside: vec![Beside::default(); members] }
     }
 
     fn observe(&mut self, member: Member, alone_s: f64, lasted_s: f64, overlapped_s: f64) {
-        let speed = ((alone_s - (lasted_s - overlapped_s)) / overlapped_s).clamp(0.02, 1.2);
-        self.samples[member.0] += 1;
-        let weight = (1.0 / f64::from(self.samples[member.0])).max(SPEED_WEIGHT);
-        self.speed[member.0] += weight * (speed - self.speed[member.0]);
+        // A ratio of sums: single steps are too noisy for a mean of ratios.
+        let beside = &mut self.beside[member.0];
+        beside.work_s = beside.work_s * SPEED_KEEP + alone_s - (lasted_s - overlapped_s);
+        beside.overlapped_s = beside.overlapped_s * SPEED_KEEP + overlapped_s;
+        beside.steps += 1;
     }
 
     /// The sum of two models' speeds (`eta`), within 0.5 and 2; 1 before anything was measured.
@@ -39,14 +48,14 @@ impl Overlap {
         if !self.is_measured() {
             return 1.0;
         }
-        let models = self.speed.len() as f64;
-        (2.0 * self.speed.iter().sum::<f64>() / models).clamp(0.5, 2.0)
+        let speeds = self.beside.iter().map(|beside| (beside.work_s / beside.overlapped_s).clamp(0.0, 1.0));
+        (2.0 * speeds.sum::<f64>() / self.beside.len() as f64).clamp(0.5, 2.0)
     }
 
     /// Whether every model was seen often enough beside another.
     #[must_use]
     pub fn is_measured(&self) -> bool {
-        self.known.is_some() || self.samples.iter().all(|samples| *samples >= PROBE_STEPS)
+        self.known.is_some() || self.beside.iter().all(|beside| beside.steps >= PROBE_STEPS)
     }
 }
 
@@ -175,9 +184,9 @@ impl Beliefs {
                 && self.fits.iter().filter(|fit| fit.is_settled()).count() > 1)
     }
 
-    /// Whether the step laws of all models were learnt.
+    /// Whether the step laws of all models are known well enough to judge by them what overlap costs.
     pub(super) fn are_laws_known(&self) -> bool {
-        self.told.is_some() || self.fits.iter().all(Fit::is_settled)
+        self.told.is_some() || self.fits.iter().all(|fit| fit.steps() >= LAW_STEPS)
     }
 
     /// Number of models.
@@ -268,7 +277,9 @@ const ALONE: f64 = 0.02;
 /// Overlapped share of a step from which on it tells the speed beside another.
 const MOSTLY: f64 = 0.5;
 const VISIT_WEIGHT: f64 = 0.05;
-const SPEED_WEIGHT: f64 = 0.05;
+/// Steps alone that a law is learnt from before overlap is judged by it.
+const LAW_STEPS: u64 = 24;
+const SPEED_KEEP: f64 = 0.97;
 /// Overlapped steps of each model that a measurement takes.
 const PROBE_STEPS: u32 = 12;
 const RATE_TURNS: usize = 60;

@@ -92,7 +92,10 @@ impl Conductor {
 
     /// Ready journeys with which a model starts, as far as so many can be there.
     pub(super) fn threshold(&self, member: Member) -> usize {
-        let planned = self.plan.as_ref().map_or(1, |plan| plan.batch[member.0]);
+        let planned = self.plan.as_ref().map_or(1, |plan| {
+            let pair = plan.pairs.iter().find(|(large, _)| *large == member).filter(|_| self.is_refreshing());
+            pair.map_or(plan.batch[member.0], |(_, plan)| plan.exclusive_batch)
+        });
         planned.min(self.seats.len()).min(self.settings.members[member.0].rows_max).max(1)
     }
 

@@ -84,7 +84,7 @@ impl Conductor {
             return Order::Parallel;
         }
         if let Some(plan) = &self.plan {
-            return plan.order;
+            return if self.is_refreshing() { Order::Exclusive } else { plan.order };
         }
         match &self.settings.mode {
             Mode::StepSync | Mode::ModelSync => Order::Exclusive,
@@ -107,12 +107,18 @@ impl Conductor {
 
     /// Whether models of a shared device are let overlap for some steps, to measure what that costs.
     pub(super) fn is_probing(&self) -> bool {
-        self.settings.mode == Mode::Ours
-            && self.settings.beliefs == Source::Learnt
-            && self.devices == 1
-            && self.stations.len() > 1
-            && self.beliefs.are_laws_known()
-            && !self.beliefs.overlap().is_measured()
+        self.learns_overlap() && self.beliefs.are_laws_known() && !self.beliefs.overlap().is_measured()
+    }
+
+    /// Whether models that overlap take turns for some steps, with the threshold for that: what a step takes alone is
+    /// learnt only then, and overlap is judged by it.
+    pub(super) fn is_refreshing(&self) -> bool {
+        self.learns_overlap() && self.steps % REFRESH_STEPS < REFRESH_FOR_STEPS
+    }
+
+    fn learns_overlap(&self) -> bool {
+        let learns = self.settings.beliefs == Source::Learnt && self.settings.overlap.is_none();
+        learns && self.settings.mode == Mode::Ours && self.devices == 1 && self.stations.len() > 1
     }
 
     /// The model whose steps are repeated so that the others' are shared.
@@ -124,3 +130,6 @@ impl Conductor {
         self.devices > 1 && self.devices < self.settings.members.len()
     }
 }
+
+const REFRESH_STEPS: u64 = 2048;
+const REFRESH_FOR_STEPS: u64 = 48;

@@ -80,6 +80,12 @@ impl Fit {
         if rows > 0.0 { RowMix { tokens: tokens / rows, context: context / rows } } else { RowMix::default() }
     }
 
+    /// Steps that were taken in.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Whether enough steps were seen for the law to be more than the guess.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -100,15 +106,22 @@ impl Fit {
         // By the predicted time, not the measured one: weights that follow the noise would bias the law downwards.
         let scale = if self.is_settled() { predicted_s.max(seconds / OUTLIER) } else { seconds };
         let weight = 1.0 / (scale * scale);
+        let keep = if self.is_off() { FORGETTING_WHEN_OFF } else { FORGETTING };
         for i in 0..4 {
             for j in 0..4 {
-                self.gram[i][j] = self.gram[i][j] * FORGETTING + weight * regressors[i] * regressors[j];
+                self.gram[i][j] = self.gram[i][j] * keep + weight * regressors[i] * regressors[j];
             }
-            self.moment[i] = self.moment[i] * FORGETTING + weight * regressors[i] * seconds;
+            self.moment[i] = self.moment[i] * keep + weight * regressors[i] * seconds;
         }
         for (sum, value) in self.row_sums.iter_mut().zip(&regressors[1..]) {
             *sum = *sum * FORGETTING + value;
         }
+    }
+
+    /// Whether the latest predictions were all far off: the machine has changed, not one step.
+    fn is_off(&self) -> bool {
+        let latest = || self.errors.iter().rev().take(OFF_STEPS);
+        latest().count() == OFF_STEPS && latest().all(|error| *error > OFF_BY)
     }
 
     fn solved(&self) -> StepLaw {
@@ -133,6 +146,10 @@ impl Fit {
 
 /// Weight of a step relative to the one after it.
 const FORGETTING: f64 = 0.98;
+/// The same while predictions are far off.
+const FORGETTING_WHEN_OFF: f64 = 0.7;
+const OFF_STEPS: usize = 8;
+const OFF_BY: f64 = 0.25;
 /// Strength of the pull towards the law before, relative to the regressor's own weight.
 const PULL: f64 = 0.001;
 /// Steps before predictions are trusted.
@@ -183,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_machine_is_learnt_within_two_hundred_steps() {
+    fn a_changed_machine_is_learnt_within_a_hundred_steps() {
         let (before, after) = (StepLaw::affine(0.01, 0.001), StepLaw::affine(0.03, 0.004));
         let mut fit = Fit::new(before);
-        for at in 0..400 {
+        for at in 0..300 {
             let law = if at < 200 { before } else { after };
             fit.observe(load(at), law.step_s(load(at)));
         }

@@ -57,8 +57,13 @@ pub struct Burst {
 pub enum Knowledge {
     /// The true laws and routing.
     True,
-    /// Nothing but this guess at each model's law.
-    Guess(StepLaw),
+    /// Nothing but a guess at each model's law.
+    Guess {
+        /// The guess.
+        law: StepLaw,
+        /// What is told of the overlap; `None` to have it measured.
+        overlap: Option<f64>,
+    },
 }
 
 /// A group of models, its journeys, and what is wanted.
@@ -174,13 +179,16 @@ impl Scenario {
     /// The settings of a conductor for this scenario.
     #[must_use]
     pub fn settings(&self, mode: Mode) -> Settings {
-        let learns = matches!(self.knowledge, Knowledge::Guess(_));
+        let (learns, overlap) = match self.knowledge {
+            Knowledge::True => (false, Some(self.overlap)),
+            Knowledge::Guess { overlap, .. } => (true, overlap),
+        };
         let members = self.models.iter().map(|model| MemberSettings {
             device: model.device,
             rows_max: model.rows_max,
             law: match self.knowledge {
                 Knowledge::True => model.law,
-                Knowledge::Guess(guess) => guess,
+                Knowledge::Guess { law, .. } => law,
             },
         });
         Settings {
@@ -189,7 +197,7 @@ impl Scenario {
             slo_itl_from: self.slo_itl_from,
             answer_tokens: f64::from(self.answer_tokens),
             beliefs: if learns { Source::Learnt } else { Source::Told(self.shares(1.0)) },
-            overlap: (!learns).then_some(self.overlap),
+            overlap,
             window_tokens: self.window_tokens,
             mode,
             ..Settings::learning(members.collect())
