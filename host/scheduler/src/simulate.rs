@@ -2,7 +2,7 @@
 //! server uses.
 //!
 //! A [`Scenario`] says how long steps take, how journeys pass between models and how they come; [`run`] plays it in one
-//! [`Mode`](crate::conductor::Mode) and measures. What a journey does is a function of the seed, the journey and how far
+//! [`Mode`] and measures. What a journey does is a function of the seed, the journey and how far
 //! it is, so two modes see the same journeys, and a run can be repeated exactly. [`oracle`] searches the best thresholds
 //! for a scenario by trying.
 

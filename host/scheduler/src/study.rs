@@ -1,6 +1,6 @@
 //! Studies of the rules of this crate, as plain data: what `tokenrouter bench scheduler` prints.
 //!
-//! [`reference`] is the paper's own table by the paper's own model; [`sweep`] compares the modes, and the best thresholds
+//! [`reference()`] is the paper's own table by the paper's own model; [`sweep`] compares the modes, and the best thresholds
 //! that a search finds, over a grid of situations; [`throughput_curve`] is throughput over the number of journeys.
 
 use crate::conductor::Mode;

@@ -2,8 +2,8 @@
 //!
 //! Counts are decayed per decoded token, so that the estimate follows a change of the requests within some hundred
 //! tokens. A window of 500 tokens costs 0.3 % of throughput where nothing changes and keeps 96 % of it where the share
-//! of routed tokens changes by a factor of ten every few hundred steps; a window that holds fewer than
-//! [`VISITS_MIN`] handoffs is stretched until it does.
+//! of routed tokens changes by a factor of ten every few hundred steps; a window that would hold fewer
+//! than 25 handoffs is stretched until it does.
 
 use crate::Member;
 

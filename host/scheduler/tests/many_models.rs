@@ -4,9 +4,10 @@ mod exact;
 
 use exact::{Instance, of_rule, optimum};
 use journey::random::{Purpose, uniform};
-use scheduler::conductor::Mode;
+use scheduler::conductor::{Mode, Thresholds};
 use scheduler::law::{Affine, StepLaw};
 use scheduler::plan::turns::Turns;
+use scheduler::plan::{Order, Pair};
 use scheduler::simulate::{Demand, Knowledge, Scenario, SimModel, Visit, run};
 
 /// A random group: costs a factor of up to thirty apart, every model left for every other with some probability.
@@ -32,7 +33,7 @@ fn instance(seed: u64, models: usize, journeys: usize) -> Instance {
 }
 
 fn scenario(instance: &Instance, tokens: u64) -> Scenario {
-    let pair = scheduler::plan::Pair {
+    let pair = Pair {
         journeys: instance.journeys as f64,
         share: 0.1,
         visit_tokens: 1.0,
@@ -65,8 +66,8 @@ fn rates(instance: &Instance) -> Vec<f64> {
         for from in 0..models {
             let leaving: f64 = instance.routes[from].iter().sum();
             next[from] += rates[from] * (1.0 - leaving);
-            for to in 0..models {
-                next[to] += rates[from] * instance.routes[from][to];
+            for (next, share) in next.iter_mut().zip(&instance.routes[from]) {
+                *next += rates[from] * share;
             }
         }
         rates = next;
@@ -119,4 +120,54 @@ fn instances() -> impl Iterator<Item = (u64, usize, usize)> {
     let all = [2usize, 3, 4].into_iter().flat_map(|models| (0..20u64).map(move |seed| (seed, models)));
     let sized = all.map(|(seed, models)| (seed, models, [4, 8, 12][seed as usize % 3]));
     sized.filter(|(_, models, journeys)| models * journeys < 40)
+}
+
+/// Three models in every placement on devices, as a star, as a mixture that picks the next model by weight, and as a
+/// chain: never below immediate admission, and well above it wherever a device is shared.
+#[test]
+fn three_models_in_any_placement_are_never_below_immediate_admission() {
+    let star = vec![vec![0.0, 0.1, 0.05], vec![1.0, 0.0, 0.0], vec![1.0, 0.0, 0.0]];
+    let mixture = vec![vec![0.0, 0.3, 0.2], vec![0.5, 0.0, 0.2], vec![0.5, 0.3, 0.0]];
+    let chain = vec![vec![0.0, 0.1, 0.0], vec![0.5, 0.0, 0.3], vec![0.5, 0.0, 0.0]];
+    for routes in [star, mixture, chain] {
+        for (devices, at_least) in [([0, 0, 0], 1.3), ([0, 1, 2], 1.0), ([0, 1, 1], 1.1), ([0, 0, 1], 1.1)] {
+            for journeys in [4, 24] {
+                let instance = Instance { fixed_s: vec![1.0, 4.0, 12.0], routes: routes.clone(), journeys };
+                let mut scenario = scenario(&instance, 20_000);
+                for (model, device) in scenario.models.iter_mut().zip(devices) {
+                    model.device = device;
+                    model.law.row_s = model.law.fixed_s / 100.0;
+                }
+                let ours = run(&scenario, Mode::Ours);
+                let eager = run(&scenario, Mode::EagerAsync);
+                assert!(!ours.is_stuck);
+                let gain = ours.tokens_per_s / eager.tokens_per_s;
+                assert!(gain >= at_least, "{gain} on {devices:?} with {routes:?} and {journeys} journeys");
+            }
+        }
+    }
+}
+
+/// Two models whose visits end by chance, as when the large one hands back once it is sure again.
+#[test]
+fn visits_that_end_by_chance_are_served_as_well_as_any_fixed_threshold() {
+    for is_shared in [true, false] {
+        for (journeys, share, visit_tokens, ratio) in
+            [(16.0, 0.1, 4.0, 10.0), (16.0, 0.3, 2.0, 5.0), (32.0, 0.3, 8.0, 3.0)]
+        {
+            let law = |fixed_s: f64| Affine { fixed_s, row_s: fixed_s / 100.0 };
+            let pair = Pair { journeys, share, visit_tokens, small: law(1.0), large: law(ratio) };
+            let mut scenario = Scenario { tokens: 30_000, ..Scenario::pair(&pair, is_shared) };
+            scenario.models[1].visit = Visit::ByChance;
+            scenario.routes[1][0] = 1.0 / visit_tokens;
+            let ours = run(&scenario, Mode::Ours).tokens_per_s;
+            for order in [Order::Exclusive, Order::Parallel] {
+                for batch in [1, 4, 8, 12, 16] {
+                    let fixed = Mode::FixedB(Thresholds::without_timers(vec![1, batch], order));
+                    let rate = run(&scenario, fixed).tokens_per_s;
+                    assert!(ours >= 0.98 * rate, "{ours} against {rate} with {batch} {order:?} on {pair:?}");
+                }
+            }
+        }
+    }
 }

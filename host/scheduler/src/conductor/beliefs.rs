@@ -258,8 +258,8 @@ impl Beliefs {
                 // iteration then mixes quickly, and the stays come in at the end.
                 let leaving = self.leaving(Member(from)).max(1e-9);
                 next[from] += 0.5 * rate;
-                for to in 0..models {
-                    next[to] += 0.5 * rate * self.share(Member(from), Member(to)) / leaving;
+                for (to, next) in next.iter_mut().enumerate() {
+                    *next += 0.5 * rate * self.share(Member(from), Member(to)) / leaving;
                 }
             }
             rates = next;

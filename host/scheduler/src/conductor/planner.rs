@@ -5,7 +5,7 @@ use super::settings::{Mode, Settings};
 use super::{Conductor, Member};
 use crate::plan::paper::Chain;
 use crate::plan::turns::Turns;
-use crate::plan::{Aims, Devices, Order, Plan};
+use crate::plan::{Aims, Devices, Order, Plan, Reason};
 
 /// What is decided in advance for a group, with everything that led to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct GroupPlan {
     pub feeder: Member,
     /// Who may run at the same time.
     pub order: Order,
-    /// Ready journeys with which each model starts.
+    /// Ready journeys with which each model starts; 1 where turns decide.
     pub batch: Vec<usize>,
     /// For each model but the feeder, how its threshold was found; empty for modes that make no plan.
     pub pairs: Vec<(Member, Plan)>,
@@ -24,6 +24,8 @@ pub struct GroupPlan {
     pub turns: Option<Turns>,
     /// Predicted tokens per second of the group; absent for more than two models that run at once.
     pub tokens_per_s: Option<f64>,
+    /// Share of the draws whose token is kept, as believed when it was made.
+    pub kept: f64,
     /// Longest that anybody is made to wait, seconds.
     pub wait_max_s: f64,
 }
@@ -47,18 +49,13 @@ impl Planner {
         let pairs: Vec<(Member, Plan)> =
             others.iter().map(|large| (*large, self.pair_plan(feeder, *large))).collect();
         let turns = self.needs_turns.then(|| self.beliefs.turns());
-        let by_turns = turns.as_ref().map(|turns| self.tokens_by_turns(turns));
-        let order = match &self.settings.mode {
-            Mode::Ours if pairs.len() == 1 && by_turns.is_some() => order_by_chance(&pairs[0].1, by_turns),
-            Mode::Ours if pairs.iter().any(|(_, plan)| plan.order == Order::Exclusive) => Order::Exclusive,
-            Mode::StepSync | Mode::ModelSync => Order::Exclusive,
-            Mode::FixedB(thresholds) => thresholds.order,
-            Mode::Ours | Mode::EagerAsync | Mode::PaperDtmc => Order::Parallel,
-        };
-        let tokens_per_s = match (order, by_turns) {
-            (Order::Exclusive, Some(by_turns)) => Some(by_turns),
-            (Order::Parallel, Some(_)) if pairs.len() == 1 => pairs[0].1.parallel_tokens_per_s,
-            _ if pairs.len() == 1 => Some(pairs[0].1.tokens_per_s),
+        let by_turns =
+            turns.as_ref().filter(|_| self.shares_a_device()).map(|turns| self.tokens_by_turns(turns));
+        let order = self.order(&pairs, by_turns);
+        let tokens_per_s = match (order, &pairs[..]) {
+            (Order::Exclusive, _) if by_turns.is_some() => by_turns,
+            (Order::Parallel, [(_, plan)]) if turns.is_some() => plan.parallel_tokens_per_s,
+            (_, [(_, plan)]) => Some(plan.tokens_per_s),
             _ => None,
         };
         let cycle_s: f64 = pairs.iter().map(|(_, plan)| plan.cycle_s).sum();
@@ -67,6 +64,7 @@ impl Planner {
             feeder,
             order,
             batch: self.batch(&pairs),
+            kept: self.beliefs.kept(),
             turns,
             tokens_per_s,
             wait_max_s: WAIT_CYCLES_MAX * cycle_s,
@@ -76,6 +74,31 @@ impl Planner {
 
     fn tokens_by_turns(&self, turns: &Turns) -> f64 {
         turns.rows_per_s(self.journeys as f64, &self.beliefs.shares()) * self.beliefs.kept()
+    }
+
+    /// Whether all models are on one device.
+    fn shares_a_device(&self) -> bool {
+        self.settings.members.iter().all(|member| member.device == self.settings.members[0].device)
+    }
+
+    fn order(&self, pairs: &[(Member, Plan)], by_turns: Option<f64>) -> Order {
+        let is_exclusive = |plan: &Plan| match plan.devices {
+            // Alignment of models on devices of their own is worked out for two and visits of known length; otherwise
+            // only the bound on gaps asks for it.
+            Devices::Separate if self.needs_turns => plan.reasons.contains(&Reason::TightGap),
+            _ => plan.order == Order::Exclusive,
+        };
+        match (&self.settings.mode, pairs) {
+            // Bursts do not empty a model whose visits end by chance: what taking turns gives is what the rule gives.
+            (Mode::Ours, [(_, plan)]) if by_turns.is_some() && !plan.reasons.contains(&Reason::TightGap) => {
+                let is_slower = by_turns < plan.parallel_tokens_per_s;
+                if is_slower { Order::Parallel } else { Order::Exclusive }
+            }
+            (Mode::Ours, _) if pairs.iter().any(|(_, plan)| is_exclusive(plan)) => Order::Exclusive,
+            (Mode::StepSync | Mode::ModelSync, _) => Order::Exclusive,
+            (Mode::FixedB(thresholds), _) => thresholds.order,
+            (Mode::Ours | Mode::EagerAsync | Mode::PaperDtmc, _) => Order::Parallel,
+        }
     }
 
     fn pair_plan(&self, feeder: Member, large: Member) -> Plan {
@@ -97,6 +120,9 @@ impl Planner {
     fn batch(&self, pairs: &[(Member, Plan)]) -> Vec<usize> {
         let mut batch = vec![1; self.beliefs.len()];
         match &self.settings.mode {
+            // Where models take turns by the rule, that decides. On a device of its own a threshold is worked out for two
+            // models and visits of known length; elsewhere it costs up to a sixth, and looking ahead is all.
+            Mode::Ours if self.needs_turns => {}
             Mode::Ours => {
                 for (member, plan) in pairs {
                     batch[member.0] = plan.batch;
@@ -111,18 +137,6 @@ impl Planner {
             Mode::StepSync | Mode::ModelSync | Mode::EagerAsync => {}
         }
         batch
-    }
-}
-
-/// Two models with visits that end by chance: bursts do not empty the large one, so what taking turns gives is what the
-/// rule for turns gives. On separate devices they are not aligned unless the bound on gaps asks for it.
-fn order_by_chance(plan: &Plan, by_turns: Option<f64>) -> Order {
-    let is_slower =
-        by_turns.zip(plan.parallel_tokens_per_s).is_some_and(|(turns, parallel)| turns < parallel);
-    match plan.devices {
-        Devices::Separate if plan.parallel_tokens_per_s.is_some() => Order::Parallel,
-        Devices::Shared { .. } if is_slower => Order::Parallel,
-        _ => Order::Exclusive,
     }
 }
 
@@ -157,7 +171,9 @@ impl Conductor {
         let Some(plan) = &self.plan else { return true };
         let changed = journeys.abs_diff(plan.journeys) * 10 > plan.journeys;
         let other_rule = plan.turns.is_some() != self.needs_turns();
-        changed || other_rule || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
+        // Nothing is decided by it, but the prediction is.
+        let other_tokens = plan.turns.is_some() && (plan.kept - self.beliefs.kept()).abs() > KEPT_CHANGE;
+        changed || other_rule || other_tokens || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
     }
 
     /// A snapshot from which a plan can be made, at once or on another thread.
@@ -187,7 +203,9 @@ impl Conductor {
         }
         let journeys = self.seats.len();
         let needs_turns = self.needs_turns();
-        let plan = self.plans.get(&journeys).filter(|plan| plan.turns.is_some() == needs_turns).cloned();
+        let plan = self.plans.get(&journeys).cloned();
+        let plan = plan.filter(|plan| plan.turns.is_some() == needs_turns);
+        let plan = plan.filter(|plan| !needs_turns || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE);
         let plan = plan.unwrap_or_else(|| self.planner().make());
         if self.plans.len() >= PLANS_KEPT {
             self.plans.clear();
@@ -226,6 +244,7 @@ fn differs(a: f64, b: f64) -> bool {
 const STEPS_BETWEEN_PLANS: u32 = 16;
 /// Relative change of a belief that makes a plan outdated.
 const BELIEF_CHANGE: f64 = 0.01;
+const KEPT_CHANGE: f64 = 0.03;
 const PLANS_KEPT: usize = 64;
 /// Longest wait, in predicted cycles.
 const WAIT_CYCLES_MAX: f64 = 4.0;

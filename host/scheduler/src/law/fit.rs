@@ -126,12 +126,11 @@ impl Fit {
 
     fn solved(&self) -> StepLaw {
         let mut normal = Normal { gram: self.gram, moment: self.moment };
-        let before = self.law.coefficients();
-        for i in 0..4 {
+        for (i, before) in self.law.coefficients().into_iter().enumerate() {
             // The fixed part is not pulled: the mean step is always met.
             let pull = if i == 0 { 1e-9 } else { PULL } * self.gram[i][i];
             normal.gram[i][i] += pull;
-            normal.moment[i] += pull * before[i];
+            normal.moment[i] += pull * before;
         }
         StepLaw::of(normal.not_negative())
     }

@@ -15,7 +15,7 @@ pub(super) fn binomial(trials: usize, chance: f64) -> Vec<f64> {
         return all;
     }
     let odds = chance / (1.0 - chance);
-    let mut value = (1.0 - chance).powi(trials as i32);
+    let mut value = (1.0 - chance).powf(trials as f64);
     for (successes, slot) in all.iter_mut().enumerate() {
         *slot = value;
         value *= (trials - successes) as f64 / (successes + 1) as f64 * odds;

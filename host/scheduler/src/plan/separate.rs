@@ -39,6 +39,7 @@ pub fn best(pair: &Pair, wall: f64) -> Forecast {
     let margin = if small { CHAIN_MARGIN } else { CYCLE_MARGIN };
     let mut best = Forecast { batch: 1, tokens_per_s: at_once * margin };
     let mut batch = if small { 2.0 } else { (now.batch.floor() + 1.0).max(2.0).min(pair.journeys) };
+    let stride = SCAN_STRIDE.max((pair.journeys / batch).powf(1.0 / SCAN_POINTS));
     loop {
         let tokens_per_s = predicted(pair, batch, wall);
         if tokens_per_s > best.tokens_per_s {
@@ -47,7 +48,7 @@ pub fn best(pair: &Pair, wall: f64) -> Forecast {
         if batch >= pair.journeys {
             break;
         }
-        batch = (batch * SCAN_STRIDE).ceil().max(batch + 1.0).min(pair.journeys);
+        batch = (batch * stride).ceil().max(batch + 1.0).min(pair.journeys);
     }
     if best.batch == 1 {
         // What is reported of immediate admission is its own estimate, without the margin.
@@ -185,8 +186,9 @@ fn cycle(pair: &Pair, batch: f64, wall: f64) -> f64 {
 const CYCLE_MARGIN: f64 = 1.015;
 const CHAIN_MARGIN: f64 = 1.005;
 const CHAIN_JOURNEYS: f64 = 8.5;
-/// Thresholds are tried on a grid of 6 %.
+/// Thresholds are tried on a grid of 6 %, coarser where that would be too many.
 const SCAN_STRIDE: f64 = 1.06;
+const SCAN_POINTS: f64 = 50.0;
 const BISECTIONS: usize = 40;
 const FIXED_POINT_TURNS: usize = 12;
 

@@ -122,7 +122,7 @@ impl<'a> Simulation<'a> {
                         went = true;
                     }
                     Decision::Wait { by_s, .. } => {
-                        ask_again_s = ask_again_s.min(by_s.unwrap_or(f64::INFINITY))
+                        ask_again_s = ask_again_s.min(by_s.unwrap_or(f64::INFINITY));
                     }
                 }
             }

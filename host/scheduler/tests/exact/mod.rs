@@ -25,19 +25,19 @@ fn best_among(instance: &Instance, allowed: impl Fn(&[usize], usize) -> bool) ->
     let states = placements(instance.journeys, instance.fixed_s.len());
     let name = |state: &Vec<usize>| states.binary_search(state).expect("every placement is listed");
     let shortest_s = instance.fixed_s.iter().copied().fold(f64::INFINITY, f64::min);
-    // For each state and model that can run there: tokens per second, share of a turn, and what follows.
-    let choices: Vec<Vec<(f64, f64, Vec<(usize, f64)>)>> = states
+    let choices: Vec<Vec<Choice>> = states
         .iter()
         .map(|state| {
-            (0..state.len())
-                .filter(|model| state[*model] > 0 && allowed(state, *model))
+            let models = (0..state.len()).filter(|model| state[*model] > 0 && allowed(state, *model));
+            models
                 .map(|model| {
-                    let to = followers(instance, state, model)
-                        .into_iter()
-                        .map(|(next, p)| (name(&next), p))
-                        .collect();
+                    let to = followers(instance, state, model);
                     let seconds = instance.fixed_s[model];
-                    (state[model] as f64 / seconds, 0.9 * shortest_s / seconds, to)
+                    Choice {
+                        rate: state[model] as f64 / seconds,
+                        turn: 0.9 * shortest_s / seconds,
+                        to: to.into_iter().map(|(next, p)| (name(&next), p)).collect(),
+                    }
                 })
                 .collect()
         })
@@ -48,9 +48,9 @@ fn best_among(instance: &Instance, allowed: impl Fn(&[usize], usize) -> bool) ->
             .iter()
             .zip(&value)
             .map(|(choices, here)| {
-                let of = |(rate, turn, to): &(f64, f64, Vec<(usize, f64)>)| {
-                    let then: f64 = to.iter().map(|(state, p)| p * value[*state]).sum();
-                    rate + turn * then + (1.0 - turn) * here
+                let of = |choice: &Choice| {
+                    let then: f64 = choice.to.iter().map(|(state, p)| p * value[*state]).sum();
+                    choice.rate + choice.turn * then + (1.0 - choice.turn) * here
                 };
                 choices.iter().map(of).fold(f64::NEG_INFINITY, f64::max)
             })
@@ -65,6 +65,16 @@ fn best_among(instance: &Instance, allowed: impl Fn(&[usize], usize) -> bool) ->
         value = next.into_iter().map(|v| v - base).collect();
     }
     panic!("value iteration did not converge");
+}
+
+/// A model that can run in a state.
+struct Choice {
+    /// Tokens per second while it runs.
+    rate: f64,
+    /// Its share of a turn: turns are made equally long, so that a long step ends in one of them with this chance.
+    turn: f64,
+    /// What follows.
+    to: Vec<(usize, f64)>,
 }
 
 /// Every way to place so many journeys at so many models, in order.
