@@ -77,7 +77,7 @@ pub struct Grid {
     pub fixed_over_row: Vec<f64>,
     /// Tokens of a visit.
     pub visit_tokens: Vec<u32>,
-    /// Most tokens of a run.
+    /// Tokens of a run; a quarter of it where that is enough, four times as many where visits are rare.
     pub tokens: u64,
     /// Whether to search the best thresholds, some fifty runs for each situation.
     pub searches: bool,
@@ -193,7 +193,7 @@ pub fn sweep(grid: &Grid, mut progress: impl FnMut(usize, usize)) -> Vec<Compare
 pub fn compare(grid: &Grid, pair: &Pair) -> Compared {
     let mut scenario = Scenario::pair(pair, grid.is_shared);
     let cycles = (pair.journeys / pair.share * CYCLES_MIN) as u64;
-    scenario.tokens = cycles.clamp(grid.tokens / 4, grid.tokens);
+    scenario.tokens = cycles.clamp(grid.tokens / 4, 4 * grid.tokens);
     let rate = |mode| run(&scenario, mode).tokens_per_s;
     let order = if grid.is_shared { Order::Exclusive } else { Order::Parallel };
     let best = grid.searches.then(|| oracle::search(&scenario, order, !grid.is_shared));
