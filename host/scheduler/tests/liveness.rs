@@ -136,7 +136,7 @@ impl World {
 
     fn ready(&self, model: usize) -> Vec<u64> {
         let here = self.travellers.iter().filter(|(_, t)| t.at == model && t.ready_since_step.is_some());
-        let mut ids: Vec<(u64, u64)> = here.map(|(id, t)| (t.ready_since_step.unwrap(), *id)).collect();
+        let mut ids: Vec<(u64, u64)> = here.map(|(id, t)| (t.ready_since_step.unwrap_or_default(), *id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
@@ -145,8 +145,8 @@ impl World {
         let rows: Vec<u64> = self.ready(model).into_iter().take(self.case.rows_max).collect();
         let ids: Vec<JourneyId> = rows.iter().map(|id| JourneyId(*id)).collect();
         for id in &rows {
-            let traveller = self.travellers.get_mut(id).unwrap();
-            let since = traveller.ready_since_step.take().unwrap();
+            let traveller = self.travellers.get_mut(id).expect("who is ready is here");
+            let since = traveller.ready_since_step.take().expect("is ready");
             self.longest_wait = self.longest_wait.max(self.steps - since);
         }
         let load = Load::decoding(rows.len());
@@ -157,7 +157,7 @@ impl World {
     }
 
     fn end(&mut self, model: usize) {
-        let (_, rows) = self.running[model].take().unwrap();
+        let (_, rows) = self.running[model].take().expect("a step runs");
         let routes = self.routes(model);
         let mut fates = Vec::new();
         let mut moves = Vec::new();
@@ -222,7 +222,7 @@ impl World {
                 self.conductor.gone(JourneyId(id));
             }
             Some(id) if kind < 0.7 && !self.away.iter().any(|(_, other)| *other == id) => {
-                self.travellers.get_mut(&id).unwrap().ready_since_step = None;
+                self.travellers.get_mut(&id).expect("is here").ready_since_step = None;
                 self.running.iter_mut().flatten().for_each(|(_, rows)| rows.retain(|other| *other != id));
                 self.under_way.retain(|(_, other, _)| *other != id);
                 self.conductor.gone(JourneyId(id));
