@@ -136,7 +136,8 @@ impl World {
 
     fn ready(&self, model: usize) -> Vec<u64> {
         let here = self.travellers.iter().filter(|(_, t)| t.at == model && t.ready_since_step.is_some());
-        let mut ids: Vec<(u64, u64)> = here.map(|(id, t)| (t.ready_since_step.unwrap_or_default(), *id)).collect();
+        let mut ids: Vec<(u64, u64)> =
+            here.map(|(id, t)| (t.ready_since_step.unwrap_or_default(), *id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }

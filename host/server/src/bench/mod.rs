@@ -1,5 +1,5 @@
-//! Benchmarks: of the whole system, through the same [`crate::runtime::Runtime`] that serves, and of one model's
-//! engine.
+//! Benchmarks: of the whole system, through the same [`crate::runtime::Runtime`] that serves, of one model's engine,
+//! and of the scheduler's rules in virtual time.
 //!
 //! Nothing here prints: a benchmark gives a report, and a report gives a table, JSON or a picture.
 
@@ -7,3 +7,4 @@ pub mod decode;
 pub mod device;
 pub mod plot;
 pub mod quality;
+pub mod scheduler;

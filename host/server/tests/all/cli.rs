@@ -230,6 +230,49 @@ fn what_cannot_be_timed_is_refused_with_the_numbers() {
     refused(&["--model", "embedded:medium"], 2, &["\"medium\"", "small"]);
 }
 
+/// Runs a study of the scheduler; what it showed, and the numbers it saved.
+fn study(args: &[&str]) -> (String, serde_json::Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("study.json");
+    let saved = file.to_str().expect("UTF-8");
+    let output = tokenrouter(&[&["bench", "scheduler", "--json", saved], args].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json = std::fs::read_to_string(&file).expect("saved");
+    (stdout(&output), serde_json::from_str(&json).expect("JSON"))
+}
+
+#[test]
+fn the_papers_table_is_reproduced_with_the_same_best_thresholds() {
+    let (shown, json) = study(&["--reference"]);
+    assert!(shown.contains("in the paper"), "{shown}");
+    let grid = json["grid"].as_array().expect("a grid");
+    let number = |entry: &serde_json::Value, key: &str| entry[key].as_f64();
+    let of_paper: Vec<_> = grid.iter().filter(|entry| entry["paper_tokens_per_s"].is_number()).collect();
+    assert_eq!(of_paper.len(), 9);
+    for entry in of_paper {
+        let ours = number(entry, "tokens_per_s").zip(number(entry, "paper_tokens_per_s"));
+        assert!(ours.is_some_and(|(ours, paper)| (ours / paper - 1.0).abs() < 0.01), "{entry}");
+    }
+    let best = |n: u64| grid.iter().find(|e| e["n"] == n && e["best"] == true).map(|e| e["b1"].clone());
+    assert_eq!([2, 3, 4].map(best), [2, 2, 3].map(|b1| Some(b1.into())));
+}
+
+#[test]
+fn a_simulated_curve_has_every_mode_and_ours_is_not_behind() {
+    let one = ["--small-ms", "1", "--large-ms", "10", "--share", "0.1", "--devices", "shared"];
+    let (shown, json) = study(&[&one[..], &["--requests", "1,16"]].concat());
+    assert!(shown.starts_with("simulated: ") && shown.contains("one shared device"), "{shown}");
+    let rows = json["rows"].as_array().expect("rows");
+    let speed = |mode: &str, n: u64| {
+        let row = rows.iter().find(|row| row["mode"] == mode && row["n"] == n);
+        row.and_then(|row| row["tokens_per_s"].as_f64()).unwrap_or_else(|| panic!("{mode} with {n}"))
+    };
+    for mode in ["step-sync", "model-sync", "eager-async", "paper-dtmc"] {
+        assert!(speed("ours", 16) > 1.1 * speed(mode, 16), "{mode}: {shown}");
+        assert!(speed("ours", 1) > 0.99 * speed(mode, 1), "{mode} alone: {shown}");
+    }
+}
+
 #[test]
 fn every_help_fits_a_screen_and_has_examples() {
     for command in COMMANDS {
@@ -245,13 +288,14 @@ fn every_help_fits_a_screen_and_has_examples() {
 
 const QUESTION: &str = "Tom has 45 apples. He finds 17 more apples. How many apples does Tom have now?";
 const SCREEN_LINES: usize = 30;
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "",
     "serve",
     "run",
     "bench",
     "bench quality",
     "bench decode",
+    "bench scheduler",
     "policy",
     "policy check",
     "model",

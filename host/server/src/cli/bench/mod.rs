@@ -3,6 +3,7 @@
 mod decode;
 mod device;
 mod quality;
+mod scheduler;
 
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use clap::Subcommand;
 pub(super) use decode::{Decode, decode};
 pub(super) use device::{Device, device};
 pub(super) use quality::{Quality, quality};
+pub(super) use scheduler::{Scheduler, scheduler};
 
 use super::CliError;
 use crate::terminal::Terminal;
@@ -20,7 +22,8 @@ use crate::terminal::Terminal;
 #[command(after_help = "\
 Examples:
   tokenrouter bench quality --quick
-  tokenrouter bench decode --quick")]
+  tokenrouter bench decode --quick
+  tokenrouter bench scheduler --reference")]
 pub(super) enum Bench {
     /// Accuracy against the share of tokens from the large model, for every policy.
     Quality(Quality),
@@ -28,6 +31,8 @@ pub(super) enum Bench {
     Decode(Decode),
     /// A GPU against the processor, and tokens per second on it, of one model or of two routed.
     Device(Device),
+    /// When each model runs its next step, in virtual time: our rules beside others'.
+    Scheduler(Scheduler),
 }
 
 fn save(file: &Path, content: &str, terminal: &Terminal) -> Result<(), CliError> {
