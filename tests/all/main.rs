@@ -12,5 +12,6 @@ mod prebuilt;
 mod questions;
 mod recompile;
 mod reload;
+mod scheduling;
 mod self_pair;
 mod tidy;

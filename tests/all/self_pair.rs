@@ -70,9 +70,13 @@ fn questions(count: usize) -> Vec<String> {
 
 /// `how` to answer, with an empty prompt.
 async fn compare(how: &Ask) {
-    let config = Config::parse(TWINS, std::path::Path::new("")).expect("valid");
+    compare_in(TWINS, how, 4).await;
+}
+
+async fn compare_in(config: &str, how: &Ask, count: usize) {
+    let config = Config::parse(config, std::path::Path::new("")).expect("valid");
     let runtime = Runtime::start(&config, &mut ()).expect("the twins load");
-    for (seed, question) in (0u64..).zip(questions(4)) {
+    for (seed, question) in (0u64..).zip(questions(count)) {
         let how = Ask { seed, max_tokens: Some(120), ..how.clone() };
         let alone = answer(&runtime, "a", &question, &how).await;
         assert!(alone.ids.len() > 10, "an answer worth comparing");
@@ -107,4 +111,12 @@ async fn penalties_travel_with_the_journey() {
     let how = Ask { adjustments: penalties, tokens_min: 30, ..Ask::greedy(Vec::new()) };
     compare(&how).await;
     compare(&Ask { sampling: Sampling { min_p: 0.02, ..SAMPLED }, ignore_eos: true, ..how }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_do_not_depend_on_when_models_run() {
+    for mode in ["step-sync", "model-sync", "eager-async", "paper-dtmc", "ours"] {
+        let config = format!("{TWINS}[scheduler]\nmode = \"{mode}\"\n");
+        compare_in(&config, &Ask { sampling: SAMPLED, ..Ask::greedy(Vec::new()) }, 2).await;
+    }
 }

@@ -248,6 +248,12 @@ impl Journey {
         self.length() as u64
     }
 
+    /// Tokens that are left of a visit of bounded length; `None` where nobody knows when the journey leaves.
+    #[must_use]
+    pub fn visit_left(&self) -> Option<u32> {
+        self.visit.map(|visit| visit.left)
+    }
+
     /// The models whose KV holds something of this journey.
     pub fn visited(&self) -> impl Iterator<Item = Role> + '_ {
         self.anchors.iter().enumerate().filter(|(_, anchor)| **anchor > 0).map(|(ix, _)| Role(ix as u16))

@@ -4,9 +4,11 @@
 //! policies themselves (does the folder hold a model, does the policy know the setting) is checked when they load.
 
 mod error;
+mod scheduling;
 mod tree;
 
 pub use error::ConfigError;
+pub use scheduling::{Scheduling, SchedulingMode};
 pub use tree::{Config, Model, PolicySource, Route, Sandbox, Server};
 
 /// The configuration used when none is given, as text.

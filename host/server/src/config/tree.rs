@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{ConfigError, Scheduling};
 use crate::models::ModelSource;
 
 /// Everything the server needs to start.
@@ -18,6 +18,8 @@ pub struct Config {
     pub server: Server,
     /// Limits of every policy.
     pub sandbox: Sandbox,
+    /// When models run.
+    pub scheduler: Scheduling,
     /// Models by name.
     pub models: BTreeMap<String, Model>,
     /// Routes by name. No route has the name of a model.
@@ -174,7 +176,8 @@ impl Config {
             .into_iter()
             .map(|(name, route)| route.check(&name, folder, &models).map(|r| (name, r)));
         let routes = routes.collect::<Result<_, _>>()?;
-        Ok(Self { server: file.server, sandbox: file.sandbox, models, routes })
+        let scheduler = file.scheduler.check()?;
+        Ok(Self { server: file.server, sandbox: file.sandbox, scheduler, models, routes })
     }
 }
 
@@ -186,6 +189,8 @@ struct File {
     server: Server,
     #[serde(default)]
     sandbox: Sandbox,
+    #[serde(default)]
+    scheduler: Scheduling,
     #[serde(default)]
     models: BTreeMap<String, ModelTable>,
     #[serde(default)]

@@ -101,6 +101,7 @@ pub fn router(app: App) -> Router {
         .route("/health", get(watch::health))
         .route("/ready", get(watch::ready))
         .route("/metrics", get(watch::metrics))
+        .route("/admin/scheduler", get(watch::scheduler))
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn(envelope::wrap))

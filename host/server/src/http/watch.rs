@@ -27,6 +27,11 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.runtime.metrics().render()).into_response()
 }
 
+/// When models run: the plan in force, with the numbers that led to it.
+pub(super) async fn scheduler(State(app): State<App>) -> Response {
+    axum::Json(app.runtime.scheduling()).into_response()
+}
+
 /// Why requests are not accepted now.
 pub(super) fn not_ready(app: &App) -> ApiError {
     let why = if app.shutdown.is_cancelled() {

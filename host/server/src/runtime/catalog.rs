@@ -17,6 +17,11 @@ impl ModelIx {
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
+
+    /// As the scheduler's rules name it.
+    pub(super) fn member(self) -> scheduler::Member {
+        scheduler::Member(self.index())
+    }
 }
 
 /// A loaded model, without its engine: that belongs to its subserver.

@@ -148,7 +148,8 @@ pub(super) fn load_catalog(
             engine.share_cores(&cores);
         }
         models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer });
-        engines.push(Powered { name: name.to_owned(), engine, limits: model.limits });
+        let (device, limits) = (model.device, model.limits);
+        engines.push(Powered { name: name.to_owned(), engine, device, limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod catalog;
+mod group;
 mod load;
 mod subserver;
 mod traveller;
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 use journey::{JourneyId, Request, Routing};
 use policy::{Revision, Settings};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,12 +29,16 @@ pub use load::{LoadProgress, StartError, builtin_policies, policy_host};
 
 use crate::config::Config;
 use crate::telemetry::Metrics;
-use subserver::{Submission, Subserver};
+use group::Group;
+use subserver::{Powered, Submission, Subserver};
 
 /// Models and routes being served.
 pub struct Runtime {
     catalog: Arc<Catalog>,
     subservers: Vec<Subserver>,
+    /// Makes plans; ends with `stop`.
+    planning: Mutex<Option<JoinHandle<()>>>,
+    group: Arc<Group>,
     metrics: Arc<Metrics>,
     accepted: TaskTracker,
     next_id: AtomicU64,
@@ -55,11 +61,17 @@ impl Runtime {
         let places = Arc::new(Semaphore::new(journeys_max));
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
-        let subservers =
-            Subserver::start_all(engines, bounds, &places, &metrics, &stop).map_err(StartError::Thread)?;
+        let seatings: Vec<_> = engines.iter().map(Powered::seating).collect();
+        let group = Arc::new(Group::new(&seatings, &config.scheduler));
+        drop(seatings);
+        let subservers = Subserver::start_all(engines, bounds, (&group, &places), &metrics, &stop);
+        let subservers = subservers.map_err(StartError::Thread)?;
+        let planning = tokio::spawn(Arc::clone(&group).make_plans(stop.clone()));
         Ok(Self {
             catalog,
             subservers,
+            group,
+            planning: Mutex::new(Some(planning)),
             metrics,
             accepted: TaskTracker::new(),
             next_id: AtomicU64::new(1),
@@ -78,6 +90,12 @@ impl Runtime {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// When models run: what is believed of them, and the plan in force.
+    #[must_use]
+    pub fn scheduling(&self) -> serde_json::Value {
+        self.group.report()
     }
 
     /// Whether requests are accepted: every subserver runs, and nobody has asked to shut down.
@@ -145,6 +163,11 @@ impl Runtime {
         self.stop.cancel();
         for subserver in &self.subservers {
             subserver.join().await;
+        }
+        if let Some(planning) = self.planning.lock().await.take()
+            && let Err(error) = planning.await
+        {
+            tracing::error!(%error, "making plans ended badly");
         }
     }
 }

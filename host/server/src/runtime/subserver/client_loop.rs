@@ -8,13 +8,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Submission};
+use crate::runtime::group::Inbox;
 use crate::runtime::traveller::{Place, Traveller};
 use crate::telemetry::Metrics;
 
 pub(super) async fn run(
     mut submitted: mpsc::Receiver<Submission>,
     places: Arc<Semaphore>,
-    inbox: mpsc::Sender<Inbound>,
+    inbox: Inbox<Inbound>,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) {
@@ -32,7 +33,7 @@ pub(super) async fn run(
 async fn admit(
     submission: Submission,
     places: &Arc<Semaphore>,
-    inbox: &mpsc::Sender<Inbound>,
+    inbox: &Inbox<Inbound>,
     metrics: &Arc<Metrics>,
 ) {
     let waiting = metrics.waiting();

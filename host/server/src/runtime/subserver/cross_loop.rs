@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::{Inbound, Outbound};
+use crate::runtime::group::Inbox;
 
-pub(super) async fn run(mut outgoing: mpsc::Receiver<Outbound>, peers: Arc<[mpsc::Sender<Inbound>]>) {
+pub(super) async fn run(mut outgoing: mpsc::Receiver<Outbound>, peers: Arc<[Inbox<Inbound>]>) {
     while let Some(outbound) = outgoing.recv().await {
         let (to, inbound) = match outbound {
             Outbound::Handoff { to, traveller } => (to, Inbound::Arrive(traveller)),

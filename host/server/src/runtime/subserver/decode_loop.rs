@@ -14,17 +14,22 @@ use std::thread;
 
 use engine::{Engine, EngineError, Row};
 use journey::{Draw, Effect, Journey, JourneyId, Sampled};
+use scheduler::conductor::Fate;
+use scheduler::law::Load;
 use scheduler::{Scheduler, Share, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Inbound, Outbound, Powered};
 use crate::runtime::answer::Event;
 use crate::runtime::catalog::ModelIx;
+use crate::runtime::group::{Group, Next};
 use crate::runtime::traveller::Traveller;
 use crate::telemetry::Metrics;
 
 pub(super) struct DecodeLoop {
     here: ModelIx,
+    /// When this model runs beside the others.
+    group: Arc<Group>,
     engine: Box<dyn Engine>,
     scheduler: Scheduler,
     /// Journeys whose turn it is here.
@@ -39,21 +44,21 @@ pub(super) struct DecodeLoop {
 
 impl DecodeLoop {
     pub(super) fn new(
-        here: ModelIx,
         powered: Powered,
         inbox: mpsc::Receiver<Inbound>,
         outbound: mpsc::Sender<Outbound>,
-        metrics: Arc<Metrics>,
+        (here, group, metrics): (ModelIx, &Arc<Group>, &Arc<Metrics>),
     ) -> Self {
         Self {
             here,
+            group: Arc::clone(group),
             engine: powered.engine,
             scheduler: Scheduler::new(powered.limits),
             residents: BTreeMap::new(),
             parked: BTreeSet::new(),
             inbox,
             outbound,
-            metrics,
+            metrics: Arc::clone(metrics),
             stopped: false,
         }
     }
@@ -61,10 +66,12 @@ impl DecodeLoop {
     fn run(&mut self) {
         while self.take_in() {
             self.drop_the_gone();
-            if let Turn::Run(shares) = self.scheduler.next_turn() {
-                self.step(&shares);
-            }
             self.metrics.set_journeys(self.here, self.residents.len(), self.parked.len(), self.engine.kv());
+            let (scheduler, residents) = (&mut self.scheduler, &self.residents);
+            match self.group.next(self.here.member(), || choose(scheduler, residents)) {
+                Next::Run(shares) => self.step(&shares),
+                Next::Wait(at_most) => self.group.bell(self.here.member()).wait(at_most),
+            }
         }
         for (_, traveller) in std::mem::take(&mut self.residents) {
             traveller.end(Event::Failed { message: "the server is shutting down".to_owned() });
@@ -72,18 +79,15 @@ impl DecodeLoop {
         self.metrics.set_journeys(self.here, 0, 0, self.engine.kv());
     }
 
-    /// Takes in everything that has arrived; waits if there is nothing to decode. False when the loop must end.
+    /// Takes in everything that has arrived. False when the loop must end.
     fn take_in(&mut self) -> bool {
-        if self.residents.is_empty() {
-            match self.inbox.blocking_recv() {
-                Some(inbound) => self.handle(inbound),
-                None => return false,
+        loop {
+            match self.inbox.try_recv() {
+                Ok(inbound) => self.handle(inbound),
+                Err(mpsc::error::TryRecvError::Empty) => return !self.stopped,
+                Err(mpsc::error::TryRecvError::Disconnected) => return false,
             }
         }
-        while let Ok(inbound) = self.inbox.try_recv() {
-            self.handle(inbound);
-        }
-        !self.stopped
     }
 
     fn handle(&mut self, inbound: Inbound) {
@@ -91,6 +95,11 @@ impl DecodeLoop {
             Inbound::Arrive(mut traveller) => {
                 self.parked.remove(&traveller.id());
                 let effect = traveller.arrive();
+                let (id, visit_left) = (traveller.id(), traveller.journey.visit_left());
+                match effect {
+                    Effect::Decode => self.group.arrived(id, self.here.member(), visit_left),
+                    Effect::Leave { .. } | Effect::Finish(_) => self.group.gone(id),
+                }
                 self.perform(traveller, effect);
             }
             Inbound::Release(journey, place) => {
@@ -128,26 +137,39 @@ impl DecodeLoop {
         match outcome {
             Ok(Ok(sampled)) => {
                 let mut sampled = sampled.into_iter();
+                let mut fates = Vec::with_capacity(shares.len());
                 for (share, draws) in shares.iter().zip(draws) {
                     let sampled = if draws { sampled.next() } else { None };
-                    self.advance(*share, sampled);
+                    fates.extend(self.advance(*share, sampled).map(|fate| (share.journey, fate)));
                 }
+                self.group.ended(self.here.member(), &fates);
             }
             Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
+                let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
+                self.group.failed(self.here.member(), &rows);
                 self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
         }
     }
 
-    fn advance(&mut self, share: Share, sampled: Option<Sampled>) {
-        let Some(mut traveller) = self.residents.remove(&share.journey) else { return };
+    /// Takes one row on; what became of it.
+    fn advance(&mut self, share: Share, sampled: Option<Sampled>) -> Option<Fate> {
+        let mut traveller = self.residents.remove(&share.journey)?;
         traveller.journey.fed(share.tokens);
+        let before = traveller.journey.position();
         let effect = match sampled {
             Some(sampled) => traveller.advance(sampled),
             None => Effect::Decode,
         };
+        let token = traveller.journey.position() > before;
+        let fate = match effect {
+            Effect::Decode => Fate::Stays { token },
+            Effect::Leave { to } => Fate::Leaves { to: traveller.route.models[to.index()].member(), token },
+            Effect::Finish(_) => Fate::Ends { token },
+        };
         self.perform(traveller, effect);
+        Some(fate)
     }
 
     fn perform(&mut self, mut traveller: Box<Traveller>, effect: Effect) {
@@ -181,6 +203,8 @@ impl DecodeLoop {
         };
         let ends = |share: &Share| at_fault.is_none_or(|journey| journey == share.journey);
         let (ended, others): (Vec<Share>, Vec<Share>) = shares.iter().partition(|share| ends(share));
+        let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
+        self.group.failed(self.here.member(), &rows);
         self.fail(&ended, &error.to_string());
         for share in others {
             if let Some(traveller) = self.residents.get(&share.journey) {
@@ -204,6 +228,7 @@ impl DecodeLoop {
     fn let_go(&mut self, traveller: &Traveller) {
         let id = traveller.id();
         self.scheduler.remove(id);
+        self.group.gone(id);
         self.engine.release(id);
         for at in traveller.traces_elsewhere(self.here) {
             self.carry(Outbound::Release { at, journey: id, place: traveller.place.clone() });
@@ -216,6 +241,15 @@ impl DecodeLoop {
             tracing::error!(model = self.here.0, %error, "the cross-model loop does not take messages");
         }
     }
+}
+
+/// The rows of the next step, and what it carries.
+fn choose(scheduler: &mut Scheduler, residents: &BTreeMap<JourneyId, Box<Traveller>>) -> (Vec<Share>, Load) {
+    let Turn::Run(shares) = scheduler.next_turn() else { return (Vec::new(), Load::default()) };
+    let context = shares.iter().map(|share| resident(residents, *share).pending().0).sum();
+    let tokens = shares.iter().map(|share| share.tokens).sum();
+    let load = Load { rows: shares.len(), tokens, context };
+    (shares, load)
 }
 
 fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &Journey {

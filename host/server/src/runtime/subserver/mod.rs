@@ -11,17 +11,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::Engine;
+use engine::{Device, Engine};
 use journey::{JourneyId, Request};
 use policy::{Revision, Settings};
+use scheduler::Member;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{Event, SubmitError};
 use super::catalog::{ModelIx, Route};
+use super::group::{Group, Inbox, Seating};
 use super::traveller::{Accepted, Place, Traveller};
 use crate::telemetry::Metrics;
+use decode_loop::DecodeLoop;
 
 /// A request on its way into the entry subserver.
 pub(super) struct Submission {
@@ -61,7 +64,20 @@ pub(super) struct Bounds {
 pub(super) struct Powered {
     pub(super) name: String,
     pub(super) engine: Box<dyn Engine>,
+    pub(super) device: Device,
     pub(super) limits: scheduler::Limits,
+}
+
+impl Powered {
+    /// What its scheduling needs to know.
+    pub(super) fn seating(&self) -> Seating<'_> {
+        Seating {
+            name: &self.name,
+            spec: self.engine.spec(),
+            device: self.device,
+            rows_max: self.limits.rows_max.get(),
+        }
+    }
 }
 
 /// Handle of one model's loops.
@@ -78,14 +94,15 @@ impl Subserver {
     pub(super) fn start_all(
         engines: Vec<Powered>,
         bounds: Bounds,
-        places: &Arc<Semaphore>,
+        (group, places): (&Arc<Group>, &Arc<Semaphore>),
         metrics: &Arc<Metrics>,
         stop: &CancellationToken,
     ) -> io::Result<Vec<Self>> {
         // One message per journey at most, and the one that stops the loop.
-        let (inboxes, receivers): (Vec<_>, Vec<_>) =
-            engines.iter().map(|_| mpsc::channel::<Inbound>(bounds.journeys_max + 1)).unzip();
-        let peers: Arc<[mpsc::Sender<Inbound>]> = inboxes.into();
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..engines.len())
+            .map(|at| Inbox::new(bounds.journeys_max + 1, Arc::clone(group.bell(Member(at)))))
+            .unzip();
+        let peers: Arc<[Inbox<Inbound>]> = inboxes.into();
         // A journey that ends is released at every other model.
         let outbound_max = bounds.journeys_max * engines.len();
         let mut subservers = Vec::new();
@@ -96,7 +113,7 @@ impl Subserver {
             let mut loops = JoinSet::new();
             let name = powered.name.clone();
             let alive = Arc::new(AtomicBool::new(true));
-            let decode = decode_loop::DecodeLoop::new(here, powered, inbox, outbound, Arc::clone(metrics));
+            let decode = DecodeLoop::new(powered, inbox, outbound, (here, group, metrics));
             loops.spawn(client_loop::run(
                 submitted,
                 Arc::clone(places),
@@ -141,7 +158,7 @@ impl Subserver {
     }
 }
 
-async fn stop_when_told(stop: CancellationToken, inbox: mpsc::Sender<Inbound>) {
+async fn stop_when_told(stop: CancellationToken, inbox: Inbox<Inbound>) {
     stop.cancelled().await;
     if inbox.send(Inbound::Stop).await.is_err() {
         tracing::debug!("the decode loop had already ended");

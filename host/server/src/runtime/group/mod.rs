@@ -1,0 +1,217 @@
+//! The models of this server as one group: when each of them runs its next step.
+//!
+//! The rules are those of [`scheduler::conductor`]; here is what they need in a running server: a clock, one lock that
+//! is held for a decision or an event and never across a step, and a bell for each decode loop. Plans are made by a task
+//! of their own, away from the loops.
+
+mod bell;
+mod report;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::{Device, ModelSpec};
+use journey::JourneyId;
+use scheduler::conductor::{Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step};
+use scheduler::law::{Load, StepLaw};
+use scheduler::{Member, Share};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub(super) use bell::{Bell, Inbox};
+
+use crate::config::{Scheduling, SchedulingMode};
+
+/// When the models of the server run.
+#[derive(Debug)]
+pub(super) struct Group {
+    conductor: Mutex<Conductor>,
+    bells: Vec<Arc<Bell>>,
+    names: Vec<String>,
+    mode: SchedulingMode,
+    begun: Instant,
+    /// A plan is due.
+    due: Notify,
+}
+
+/// A model as its scheduling needs to know it.
+pub(super) struct Seating<'a> {
+    pub(super) name: &'a str,
+    pub(super) spec: &'a ModelSpec,
+    pub(super) device: Device,
+    pub(super) rows_max: usize,
+}
+
+/// What a decode loop does next.
+pub(super) enum Next {
+    /// A step of these rows; it counts as begun.
+    Run(Vec<Share>),
+    /// Sleep until the bell rings, at most so long.
+    Wait(Option<Duration>),
+}
+
+impl Group {
+    /// A group of models in which nobody is yet.
+    pub(super) fn new(models: &[Seating<'_>], scheduling: &Scheduling) -> Self {
+        let members = models.iter().map(|model| MemberSettings {
+            device: device(model.device),
+            rows_max: model.rows_max,
+            law: guess(model.spec),
+        });
+        let settings = Settings {
+            mode: mode(scheduling.mode),
+            slo_tpot_s: scheduling.slo_tpot_ms.map(seconds),
+            slo_itl_s: scheduling.slo_itl_ms.map(seconds),
+            ..Settings::learning(members.collect())
+        };
+        Self {
+            conductor: Mutex::new(Conductor::new(settings)),
+            bells: models.iter().map(|_| Arc::default()).collect(),
+            names: models.iter().map(|model| model.name.to_owned()).collect(),
+            mode: scheduling.mode,
+            begun: Instant::now(),
+            due: Notify::new(),
+        }
+    }
+
+    /// What the decode loop of a model sleeps by.
+    pub(super) fn bell(&self, member: Member) -> &Arc<Bell> {
+        &self.bells[member.0]
+    }
+
+    /// A journey is ready at a model, for a visit of so many tokens if that is known.
+    pub(super) fn arrived(&self, journey: JourneyId, at: Member, visit_left: Option<u32>) {
+        let now = self.now_s();
+        self.lock().arrived(journey, at, now, visit_left);
+        self.plan_if_due();
+    }
+
+    /// A journey is over, or on its way without having been in a step.
+    pub(super) fn gone(&self, journey: JourneyId) {
+        self.lock().gone(journey);
+    }
+
+    /// Whether a model runs now; the rows are chosen under the same lock, so that a model of the same device is not let
+    /// go at the same time.
+    pub(super) fn next(&self, member: Member, choose: impl FnOnce() -> (Vec<Share>, Load)) -> Next {
+        let now = self.now_s();
+        let mut conductor = self.lock();
+        match conductor.decide(member, now) {
+            Decision::Go => {
+                let (shares, load) = choose();
+                if shares.is_empty() {
+                    return Next::Wait(None);
+                }
+                let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
+                conductor.began(member, now, Step { rows: &rows, load });
+                Next::Run(shares)
+            }
+            Decision::Wait { by_s, .. } => {
+                Next::Wait(by_s.map(|by_s| Duration::from_secs_f64((by_s - now).max(SHORTEST_WAIT_S))))
+            }
+        }
+    }
+
+    /// A step has ended, with what became of its rows.
+    pub(super) fn ended(&self, member: Member, rows: &[(JourneyId, Fate)]) {
+        let now = self.now_s();
+        let mut conductor = self.lock();
+        conductor.ended(member, now, rows);
+        self.wake(&conductor, Some(member));
+        drop(conductor);
+        self.plan_if_due();
+    }
+
+    /// A step came to nothing; its rows are ready again.
+    pub(super) fn failed(&self, member: Member, rows: &[JourneyId]) {
+        let now = self.now_s();
+        let mut conductor = self.lock();
+        conductor.failed(member, now, rows);
+        self.wake(&conductor, Some(member));
+    }
+
+    /// Makes plans when they are due, until it is told to stop.
+    pub(super) async fn make_plans(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.due.notified() => {}
+            }
+            let planner = self.lock().planner();
+            // The paper's chain can take seconds; the others take well below one millisecond.
+            let Ok(plan) = tokio::task::spawn_blocking(move || planner.make()).await else {
+                tracing::error!("making a plan panicked; the last one stays in force");
+                continue;
+            };
+            self.adopt(plan);
+            tokio::time::sleep(PLANS_APART).await;
+        }
+    }
+
+    fn adopt(&self, plan: GroupPlan) {
+        let mut conductor = self.lock();
+        conductor.adopt(plan);
+        self.wake(&conductor, None);
+    }
+
+    fn plan_if_due(&self) {
+        if matches!(self.mode, SchedulingMode::Ours | SchedulingMode::PaperDtmc) && self.lock().is_stale() {
+            self.due.notify_one();
+        }
+    }
+
+    /// Wakes those who have somebody ready; who has nobody is woken by an arrival.
+    fn wake(&self, conductor: &Conductor, except: Option<Member>) {
+        for (at, bell) in self.bells.iter().enumerate() {
+            if except != Some(Member(at)) && conductor.ready(Member(at)) > 0 {
+                bell.ring();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Conductor> {
+        self.conductor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+}
+
+/// The processor's cores are one device; each GPU is one.
+fn device(device: Device) -> usize {
+    match device {
+        Device::Cpu => 0,
+        Device::Cuda(index) => 1 + index,
+    }
+}
+
+/// What a step costs before any was seen: in proportion to the weights.
+fn guess(spec: &ModelSpec) -> StepLaw {
+    let read_s = spec.parameters as f64 / PARAMETERS_PER_S;
+    StepLaw::affine(read_s, read_s / ROWS_PER_READ)
+}
+
+fn mode(mode: SchedulingMode) -> Mode {
+    match mode {
+        SchedulingMode::StepSync => Mode::StepSync,
+        SchedulingMode::ModelSync => Mode::ModelSync,
+        SchedulingMode::EagerAsync => Mode::EagerAsync,
+        SchedulingMode::PaperDtmc => Mode::PaperDtmc,
+        SchedulingMode::Ours => Mode::Ours,
+    }
+}
+
+fn seconds(ms: f64) -> f64 {
+    ms / 1e3
+}
+
+/// A wait that is over when it is asked for is asked for again a little later.
+const SHORTEST_WAIT_S: f64 = 50e-6;
+
+/// Keeps what plans cost below a hundredth of one core.
+const PLANS_APART: Duration = Duration::from_millis(50);
+
+/// Parameters read per second, and rows that cost as much as reading them: a first guess only.
+const PARAMETERS_PER_S: f64 = 2e10;
+const ROWS_PER_READ: f64 = 16.0;
