@@ -204,10 +204,10 @@ pub(crate) fn decode_row(
 /// What a block of a K kind multiplies its groups' scales and minimums with; what they are divided by otherwise.
 pub(crate) fn factors(kind: WeightType, block: &[u8]) -> (f32, f32) {
     match kind {
-        WeightType::Q2K => (half_at(block, 80), -half_at(block, 82)),
-        WeightType::Q3K => (half_at(block, 108), 1.0),
-        WeightType::Q4K | WeightType::Q5K => (half_at(block, 0), -half_at(block, 2)),
-        WeightType::Q6K => (half_at(block, 208), 1.0),
+        WeightType::Q2K => k_blocks::pair_of_factors(block, k_blocks::Q2K_FACTORS),
+        WeightType::Q4K | WeightType::Q5K => k_blocks::pair_of_factors(block, k_blocks::Q4K_FACTORS),
+        WeightType::Q3K => (half_at(block, k_blocks::Q3K_FACTOR), 1.0),
+        WeightType::Q6K => (half_at(block, k_blocks::Q6K_FACTOR), 1.0),
         _ => (1.0, 1.0),
     }
 }

@@ -58,6 +58,13 @@ impl Pair {
         self.share * self.visit_tokens * self.large.step_s(1.0) / self.small.step_s(1.0)
     }
 
+    /// A small model whose steps cost a second, a large one of `large_s`; a row adds a two-hundredth.
+    #[cfg(test)]
+    fn of_tests(journeys: f64, share: f64, visit_tokens: f64, large_s: f64) -> Self {
+        let one = |fixed_s: f64| Affine { fixed_s, row_s: fixed_s / 200.0 };
+        Self { journeys, share, visit_tokens, small: one(1.0), large: one(large_s) }
+    }
+
     fn fixed_of_cycle_s(&self, steps: f64) -> f64 {
         steps * self.small.fixed_s + self.visit_tokens * self.large.fixed_s
     }

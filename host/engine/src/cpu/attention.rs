@@ -6,7 +6,7 @@
 
 use super::kv::{Element, PageView};
 use super::math::{exp, soft_cap};
-use super::simd::{Isa, LANES};
+use super::simd::{Isa, LANES, prefetch};
 
 /// What one token's attention needs beside keys and values.
 #[derive(Clone, Copy)]
@@ -165,9 +165,7 @@ fn scores<I: Isa, E: Element, const H: usize>(
     let mut sums = [[isa.splat(0.0); 4]; H];
     let whole = dim / 4 * 4;
     for d in (0..whole).step_by(4) {
-        for line in 0..4 * size_of::<[E; LANES]>() / LINE {
-            isa.prefetch(next, d * size_of::<[E; LANES]>() + line * LINE);
-        }
+        prefetch(isa, next, d * size_of::<[E; LANES]>()..(d + 4) * size_of::<[E; LANES]>());
         for part in 0..4 {
             let key = E::load(isa, &keys[d + part]);
             for h in 0..H {
@@ -193,9 +191,7 @@ fn weigh<I: Isa, E: Element, const H: usize>(
     wide: usize,
     sums: &mut [f32],
 ) {
-    for line in 0..size_of_val(next) / LINE {
-        isa.prefetch(next, line * LINE);
-    }
+    prefetch(isa, next, 0..size_of_val(next));
     let vectors = wide / LANES;
     let mut vector = 0;
     while vector < vectors {
@@ -250,6 +246,3 @@ const TOGETHER: usize = 4;
 
 /// Vectors of values that are summed in registers at a time.
 const WEIGH_VECTORS: usize = 4;
-
-/// Bytes that come from memory together.
-const LINE: usize = 64;

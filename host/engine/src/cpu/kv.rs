@@ -11,7 +11,7 @@ use bytemuck::{Pod, cast_slice, cast_slice_mut};
 
 use super::engine::KvType;
 use super::memory::Region;
-use super::simd::{Isa, LANES, load_up_to};
+use super::simd::{Isa, LANES, load_up_to, prefetch};
 use crate::EngineError;
 use crate::paging::PAGE;
 
@@ -178,18 +178,16 @@ impl<E: Element> Pages<E> {
         }
     }
 
-    /// Asks for the memory that [`Pages::write`] will write to: a cache line for every two dimensions or so.
+    /// Asks for the memory that [`Pages::write`] will write to: all keys of the page, and the position's values.
     #[inline(always)]
     pub(super) fn expect<I: Isa>(&self, isa: I, at: Slot, layer: usize) {
         let page = self.page(at.page);
         let (of_keys, all) = self.shape.vectors();
         for head in 0..self.shape.kv_heads {
             let start = self.shape.head(layer, head);
-            for key in page[start..][..of_keys].iter().step_by(LINE.div_ceil(size_of::<[E; LANES]>())) {
-                isa.prefetch(key, 0);
-            }
-            let vectors = self.shape.wide() / LANES;
-            isa.prefetch(&page[start + of_keys + at.place * vectors..start + all], 0);
+            let (keys, values) = page[start..][..all].split_at(of_keys);
+            prefetch(isa, keys, 0..size_of_val(keys));
+            isa.prefetch(&values[at.place * self.shape.wide() / LANES..], 0);
         }
     }
 
@@ -215,9 +213,6 @@ impl<E: Element> Pages<E> {
         PageView { keys, values }
     }
 }
-
-/// Bytes that come from memory together.
-const LINE: usize = 64;
 
 /// What a slab has at most, unless a page is larger: four huge pages.
 const SLAB_BYTES: usize = 8 << 20;

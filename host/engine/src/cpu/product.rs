@@ -15,7 +15,7 @@ use super::format::{
 use super::matrix::{Kept, Matrix};
 use super::memory::Region;
 use super::rows::{BLOCK, CodedRows};
-use super::simd::{Isa, LANES};
+use super::simd::{Isa, LANES, prefetch};
 use crate::encoding::{Grid, WeightType};
 
 /// The rows of a product, in the forms that its matrices need.
@@ -196,7 +196,7 @@ fn with_plain_scales<I: Isa, F: GridFormat>(
             let (span, block) = (index / F::BLOCKS, index % F::BLOCKS);
             let scales = &w.scales[(first + tile) * spans + span];
             if block == 0 {
-                prefetch(isa, scales, TILES * spans);
+                prefetch_ahead(isa, scales, TILES * spans);
             }
             make_plain::<I, F>(isa, scales, block, plain);
         }
@@ -240,9 +240,9 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
         let (span, of_span) = (b / F::BLOCKS, b % F::BLOCKS);
         if until_mine == 0 {
             for t in 0..TILES {
-                prefetch(isa, &codes[t][b], ahead(turns, (b, blocks), AHEAD));
+                prefetch_ahead(isa, &codes[t][b], ahead(turns, (b, blocks), AHEAD));
                 if F::IS_STREAMED && of_span == 0 {
-                    prefetch(isa, &scales[t][span], ahead(turns, (span, spans), AHEAD / F::BLOCKS));
+                    prefetch_ahead(isa, &scales[t][span], ahead(turns, (span, spans), AHEAD / F::BLOCKS));
                 }
             }
             until_mine = turns;
@@ -309,10 +309,8 @@ fn ahead(turns: usize, (at, of): (usize, usize), near: usize) -> usize {
 
 /// Brings what lies `ahead` items further closer.
 #[inline(always)]
-fn prefetch<I: Isa, T>(isa: I, item: &T, ahead: usize) {
-    for line in (0..size_of::<T>()).step_by(LINE) {
-        isa.prefetch(item, ahead * size_of::<T>() + line);
-    }
+fn prefetch_ahead<I: Isa, T>(isa: I, item: &T, ahead: usize) {
+    prefetch(isa, item, ahead * size_of::<T>()..(ahead + 1) * size_of::<T>());
 }
 
 /// Tiles in a register block, and what matrices are padded to.
@@ -323,9 +321,6 @@ const AHEAD: usize = 16;
 
 /// Rows in most register blocks.
 const ROWS: usize = 6;
-
-/// Bytes that come from memory together.
-const LINE: usize = 64;
 
 #[cfg(test)]
 mod tests;

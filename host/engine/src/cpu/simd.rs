@@ -7,6 +7,8 @@
 //! A value of an [`Isa`] type proves that the processor has the instructions: [`Level::detect`] alone makes them. This
 //! module and its children are one of the few places with `unsafe` code: calls of intrinsics, and nothing else.
 
+use std::ops::Range;
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -103,6 +105,17 @@ pub(crate) trait Isa: Copy + Send + Sync {
     /// Brings closer the cache line that lies `offset` bytes after the start of `at`; it may be beyond its end.
     fn prefetch<T: ?Sized>(self, at: &T, offset: usize);
 }
+
+/// Brings closer all cache lines of some bytes, counted from the start of `at`; they may lie beyond its end.
+#[inline(always)]
+pub(crate) fn prefetch<I: Isa, T: ?Sized>(isa: I, at: &T, bytes: Range<usize>) {
+    for offset in bytes.step_by(LINE) {
+        isa.prefetch(at, offset);
+    }
+}
+
+/// Bytes that come from memory together.
+const LINE: usize = 64;
 
 /// The next sixteen numbers, with `fill` where there are fewer.
 #[inline(always)]

@@ -13,17 +13,29 @@ pub(super) const Q5K: usize = 2 + 2 + 12 + 32 + 128;
 /// 4-bit codes, fifth and sixth bits, 16 scales of 8 bits, scale of scales.
 pub(super) const Q6K: usize = 128 + 64 + 16 + 2;
 
+/// Where the scale of scales is in a block; that of minimums, where there are any, follows it.
+pub(super) const Q2K_FACTORS: usize = 80;
+pub(super) const Q3K_FACTOR: usize = 108;
+/// Of [`Q5K`] too.
+pub(super) const Q4K_FACTORS: usize = 0;
+pub(super) const Q6K_FACTOR: usize = 208;
+
+/// What groups' whole numbers are multiplied with: for a scale, and for a minimum, which is taken away.
+pub(super) fn pair_of_factors(block: &[u8], at: usize) -> (f32, f32) {
+    (half_at(block, at), -half_at(block, at + 2))
+}
+
 pub(super) fn q2k(block: &[u8; Q2K], parts: &mut Parts<'_>) {
-    let (scale, min) = (half_at(block, 80), half_at(block, 82));
+    let (scale, min) = pair_of_factors(block, Q2K_FACTORS);
     for (group, byte) in block[..16].iter().enumerate() {
         parts.scales[group] = scale * f32::from(byte & 15);
-        parts.mins[group] = -(min * f32::from(byte >> 4));
+        parts.mins[group] = min * f32::from(byte >> 4);
     }
     pairs(&block[16..80], parts.codes);
 }
 
 pub(super) fn q3k(block: &[u8; Q3K], parts: &mut Parts<'_>) {
-    let (scale, packed) = (half_at(block, 108), &block[96..108]);
+    let (scale, packed) = (half_at(block, Q3K_FACTOR), &block[96..Q3K_FACTOR]);
     for (group, out) in parts.scales.iter_mut().enumerate() {
         let low = packed[group % 8] >> (group / 8 * 4) & 15;
         let high = packed[8 + group % 4] >> (group / 4 * 2) & 3;
@@ -49,8 +61,8 @@ pub(super) fn q5k(block: &[u8; Q5K], parts: &mut Parts<'_>) {
 }
 
 pub(super) fn q6k(block: &[u8; Q6K], parts: &mut Parts<'_>) {
-    let scale = half_at(block, 208);
-    for (byte, out) in block[192..208].iter().zip(parts.scales.iter_mut()) {
+    let scale = half_at(block, Q6K_FACTOR);
+    for (byte, out) in block[192..Q6K_FACTOR].iter().zip(parts.scales.iter_mut()) {
         *out = scale * f32::from(byte.cast_signed());
     }
     let halves = block[..128].chunks_exact(64).zip(block[128..192].chunks_exact(32));
@@ -87,7 +99,7 @@ fn bit_above(bytes: &[u8], place: u8, codes: &mut [u8]) {
 /// Eight scales and eight minimums of 6 bits in 12 bytes: the first four of each whole in the low bits of bytes 0..4
 /// and 4..8, the others' low halves in bytes 8..12 and their upper two bits above the first ones.
 fn six_bit_scales<const BYTES: usize>(block: &[u8; BYTES], parts: &mut Parts<'_>) {
-    let (scale, min, packed) = (half_at(block, 0), half_at(block, 2), &block[4..16]);
+    let ((scale, min), packed) = (pair_of_factors(block, Q4K_FACTORS), &block[4..16]);
     for group in 0..8 {
         let (of_scale, of_min) = match group {
             0..4 => (packed[group] & 63, packed[group + 4] & 63),
@@ -97,6 +109,6 @@ fn six_bit_scales<const BYTES: usize>(block: &[u8; BYTES], parts: &mut Parts<'_>
             ),
         };
         parts.scales[group] = scale * f32::from(of_scale);
-        parts.mins[group] = -(min * f32::from(of_min));
+        parts.mins[group] = min * f32::from(of_min);
     }
 }

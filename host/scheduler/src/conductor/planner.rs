@@ -170,10 +170,14 @@ impl Conductor {
         let learns = matches!(self.settings.beliefs, super::Source::Learnt);
         let Some(plan) = &self.plan else { return true };
         let changed = journeys.abs_diff(plan.journeys) * 10 > plan.journeys;
-        let other_rule = plan.turns.is_some() != self.needs_turns();
-        // Nothing is decided by it, but the prediction is.
-        let other_tokens = plan.turns.is_some() && (plan.kept - self.beliefs.kept()).abs() > KEPT_CHANGE;
-        changed || other_rule || other_tokens || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
+        changed || !self.suits(plan) || (learns && self.steps_since_plan >= STEPS_BETWEEN_PLANS)
+    }
+
+    /// Whether a plan follows the rule that is needed now, and still predicts what it says.
+    fn suits(&self, plan: &GroupPlan) -> bool {
+        // Nothing is decided by the tokens kept, but the prediction is, where turns are taken.
+        let kept = plan.turns.is_none() || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE;
+        plan.turns.is_some() == self.needs_turns() && kept
     }
 
     /// A snapshot from which a plan can be made, at once or on another thread.
@@ -202,10 +206,7 @@ impl Conductor {
             self.forget_outdated_plans();
         }
         let journeys = self.seats.len();
-        let needs_turns = self.needs_turns();
-        let plan = self.plans.get(&journeys).cloned();
-        let plan = plan.filter(|plan| plan.turns.is_some() == needs_turns);
-        let plan = plan.filter(|plan| !needs_turns || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE);
+        let plan = self.plans.get(&journeys).filter(|plan| self.suits(plan)).cloned();
         let plan = plan.unwrap_or_else(|| self.planner().make());
         if self.plans.len() >= PLANS_KEPT {
             self.plans.clear();

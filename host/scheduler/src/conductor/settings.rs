@@ -22,6 +22,21 @@ pub enum Mode {
     Ours,
 }
 
+impl Mode {
+    /// Its name, as configurations, tables and JSON have it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::StepSync => "step-sync",
+            Self::ModelSync => "model-sync",
+            Self::EagerAsync => "eager-async",
+            Self::FixedB(_) => "fixed-B",
+            Self::PaperDtmc => "paper-dtmc",
+            Self::Ours => "ours",
+        }
+    }
+}
+
 /// Thresholds and timers, for each model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {

@@ -318,38 +318,26 @@ const CHANCE_MIN: f64 = 1e-12;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// R2R of the paper: 6.0 ms and 27.9 ms, p = 0.35, on a grid of 0.3 ms that hits both.
-    fn reference(journeys: usize) -> Chain {
-        let law = |fixed_s| Affine { fixed_s, row_s: 0.0 };
-        Chain {
-            laws: vec![law(0.006), law(0.0279)],
-            routes: vec![vec![0.65, 0.35], vec![1.0, 0.0]],
-            commits: vec![vec![1.0, 0.0], vec![1.0, 0.0]],
-            journeys,
-            tick_s: 0.0003,
-            states_max: 100_000,
-        }
-    }
+    use crate::study::reference_chain;
 
     /// One journey: 1 / 0.35 small steps and one large one give 1 / 0.35 tokens.
     #[test]
     fn one_journey_is_a_renewal_process() {
-        let rate = reference(1).tokens_per_s(&[1, 1]).unwrap().tokens_per_s;
+        let rate = reference_chain(1).tokens_per_s(&[1, 1]).unwrap().tokens_per_s;
         let steps = 1.0 / 0.35;
         assert!((rate / (steps / (steps * 0.006 + 0.0279)) - 1.0).abs() < 1e-5, "{rate}");
     }
 
     #[test]
     fn thresholds_that_may_block_each_other_are_told_apart() {
-        let chain = reference(4);
+        let chain = reference_chain(4);
         assert!(chain.is_feasible(&[1, 4]) && chain.is_feasible(&[2, 3]));
         assert!(!chain.is_feasible(&[2, 4]) && !chain.is_feasible(&[1, 5]));
     }
 
     #[test]
     fn too_many_states_are_refused() {
-        let mut chain = reference(8);
+        let mut chain = reference_chain(8);
         chain.states_max = 20;
         assert_eq!(chain.best(), Err(TooManyStates));
     }

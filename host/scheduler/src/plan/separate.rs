@@ -197,15 +197,10 @@ mod tests {
     use super::*;
     use crate::law::Affine;
 
-    fn pair(journeys: f64, share: f64, visit_tokens: f64, large: f64) -> Pair {
-        let one = |fixed_s: f64| Affine { fixed_s, row_s: fixed_s / 200.0 };
-        Pair { journeys, share, visit_tokens, small: one(1.0), large: one(large) }
-    }
-
     /// Without costs per row, `(a_S / lambda) ln(n0 / n1) = t`: half are left after `ln 2 / lambda` steps.
     #[test]
     fn a_population_halves_in_the_time_it_should() {
-        let mut pair = pair(64.0, 0.05, 1.0, 10.0);
+        let mut pair = Pair::of_tests(64.0, 0.05, 1.0, 10.0);
         pair.small.row_s = 0.0;
         let half = left_after(&pair, 40.0, std::f64::consts::LN_2 / pair.lambda());
         assert!((half - 20.0).abs() < 1e-6, "{half}");
@@ -217,7 +212,7 @@ mod tests {
     #[test]
     fn one_journey_is_served_at_once() {
         // 1 / p = 4 small steps, of which the last is dropped, and one large one: 4 tokens in 4 * 1.005 + 10.05 seconds.
-        let forecast = best(&pair(1.0, 0.25, 1.0, 10.0), 1.0);
+        let forecast = best(&Pair::of_tests(1.0, 0.25, 1.0, 10.0), 1.0);
         assert_eq!(forecast.batch, 1);
         assert!((forecast.tokens_per_s - 4.0 / 14.07).abs() < 0.01, "{forecast:?}");
     }
@@ -227,7 +222,11 @@ mod tests {
         for (share, large, on) in
             [(0.05, 10.0, false), (0.4, 20.0, true), (0.2, 20.0, true), (0.02, 20.0, false)]
         {
-            assert_eq!(best(&pair(64.0, share, 1.0, large), 1.0).batch > 1, on, "p {share}, R {large}");
+            assert_eq!(
+                best(&Pair::of_tests(64.0, share, 1.0, large), 1.0).batch > 1,
+                on,
+                "p {share}, R {large}"
+            );
         }
     }
 }

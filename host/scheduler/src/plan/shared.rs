@@ -183,19 +183,13 @@ const TEMPO_POINTS: usize = 24;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Affine;
-
-    fn pair(journeys: f64, share: f64, visit_tokens: f64, large: f64) -> Pair {
-        let one = |fixed_s: f64| Affine { fixed_s, row_s: fixed_s / 200.0 };
-        Pair { journeys, share, visit_tokens, small: one(1.0), large: one(large) }
-    }
 
     /// Two journeys, p = 1/2, B = 2, k = 1, a_S = 1, a_L = 6. With one waiting: 2 steps on average until the other is
     /// routed. From none: a step that routes somebody comes after 4/3 steps; 2 of 3 times it routes one only, which
     /// takes 2 more. (4/3 + 2/3 * 2 + 6) / 2 = 13/3.
     #[test]
     fn the_exact_price_is_what_a_hand_computes() {
-        let price = exact_price_s(&pair(2.0, 0.5, 1.0, 6.0), 2);
+        let price = exact_price_s(&Pair::of_tests(2.0, 0.5, 1.0, 6.0), 2);
         assert!((price - 13.0 / 3.0).abs() < 1e-12, "{price}");
     }
 
@@ -204,7 +198,7 @@ mod tests {
         for journeys in [17.0, 24.0, 48.0, 100.0] {
             for share in [0.02, 0.05, 0.2, 0.4] {
                 for (large, visit) in [(2.0, 1.0), (10.0, 1.0), (20.0, 4.0)] {
-                    let pair = pair(journeys, share, visit, large);
+                    let pair = Pair::of_tests(journeys, share, visit, large);
                     let best = exact_price_s(&pair, exact_batch(&pair));
                     let ours = exact_price_s(&pair, batch(&pair));
                     assert!(ours <= 1.01 * best, "{pair:?}: {ours} against {best}");
@@ -215,17 +209,17 @@ mod tests {
 
     #[test]
     fn the_threshold_does_not_depend_on_costs_per_row() {
-        let mut costly = pair(64.0, 0.05, 1.0, 10.0);
+        let mut costly = Pair::of_tests(64.0, 0.05, 1.0, 10.0);
         costly.small.row_s = 3.0;
         costly.large.row_s = 9.0;
-        assert_eq!(batch(&costly), batch(&pair(64.0, 0.05, 1.0, 10.0)));
+        assert_eq!(batch(&costly), batch(&Pair::of_tests(64.0, 0.05, 1.0, 10.0)));
     }
 
     #[test]
     fn limits_of_the_threshold() {
-        assert_eq!(batch(&pair(1.0, 0.2, 1.0, 10.0)), 1, "nobody to wait for");
-        assert_eq!(batch(&pair(64.0, 0.05, 1.0, 1e9)), 64, "a large model without end");
-        let mut free = pair(64.0, 0.05, 1.0, 10.0);
+        assert_eq!(batch(&Pair::of_tests(1.0, 0.2, 1.0, 10.0)), 1, "nobody to wait for");
+        assert_eq!(batch(&Pair::of_tests(64.0, 0.05, 1.0, 1e9)), 64, "a large model without end");
+        let mut free = Pair::of_tests(64.0, 0.05, 1.0, 10.0);
         free.small.fixed_s = 0.0;
         assert_eq!(batch(&free), 64, "small-model steps are free");
         free.large.fixed_s = 0.0;
@@ -234,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_bound_on_the_slow_answers_lowers_the_threshold_and_costs_little() {
-        let pair = pair(64.0, 0.05, 1.0, 10.0);
+        let pair = Pair::of_tests(64.0, 0.05, 1.0, 10.0);
         let (most, slo) = (batch(&pair), batch_for_tempo(&pair, 256.0));
         assert!(slo < most, "{slo} of {most}");
         assert!(tempo_s(&pair, slo, 256.0).1 <= tempo_s(&pair, most, 256.0).1);

@@ -1,5 +1,6 @@
 //! `[scheduler]`: when each model runs its next step.
 
+use scheduler::conductor::Mode;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -34,16 +35,14 @@ pub enum SchedulingMode {
     Ours,
 }
 
-impl SchedulingMode {
-    /// As it is written.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::StepSync => "step-sync",
-            Self::ModelSync => "model-sync",
-            Self::EagerAsync => "eager-async",
-            Self::PaperDtmc => "paper-dtmc",
-            Self::Ours => "ours",
+impl From<SchedulingMode> for Mode {
+    fn from(mode: SchedulingMode) -> Self {
+        match mode {
+            SchedulingMode::StepSync => Self::StepSync,
+            SchedulingMode::ModelSync => Self::ModelSync,
+            SchedulingMode::EagerAsync => Self::EagerAsync,
+            SchedulingMode::PaperDtmc => Self::PaperDtmc,
+            SchedulingMode::Ours => Self::Ours,
         }
     }
 }

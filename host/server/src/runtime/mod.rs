@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use journey::{JourneyId, Request, Routing};
 use policy::{Revision, Settings};
-use tokio::sync::{Mutex, Semaphore, mpsc};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,8 +35,8 @@ use subserver::{Powered, Submission, Subserver};
 pub struct Runtime {
     catalog: Arc<Catalog>,
     subservers: Vec<Subserver>,
-    /// Makes plans; ends with `stop`.
-    planning: Mutex<Option<JoinHandle<()>>>,
+    /// The task that makes plans; ends with `stop`.
+    planning: TaskTracker,
     group: Arc<Group>,
     metrics: Arc<Metrics>,
     accepted: TaskTracker,
@@ -66,12 +65,14 @@ impl Runtime {
         drop(seatings);
         let subservers = Subserver::start_all(engines, bounds, (&group, &places), &metrics, &stop);
         let subservers = subservers.map_err(StartError::Thread)?;
-        let planning = tokio::spawn(Arc::clone(&group).make_plans(stop.clone()));
+        let planning = TaskTracker::new();
+        planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&group).make_plans()));
+        planning.close();
         Ok(Self {
             catalog,
             subservers,
             group,
-            planning: Mutex::new(Some(planning)),
+            planning,
             metrics,
             accepted: TaskTracker::new(),
             next_id: AtomicU64::new(1),
@@ -164,11 +165,7 @@ impl Runtime {
         for subserver in &self.subservers {
             subserver.join().await;
         }
-        if let Some(planning) = self.planning.lock().await.take()
-            && let Err(error) = planning.await
-        {
-            tracing::error!(%error, "making plans ended badly");
-        }
+        self.planning.wait().await;
     }
 }
 

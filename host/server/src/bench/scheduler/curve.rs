@@ -7,7 +7,7 @@ use scheduler::simulate::Scenario;
 use scheduler::study::{self, CurvePoint};
 use serde_json::json;
 
-use super::{modes, name, picture};
+use super::{modes, picture};
 use crate::bench::plot::Plot;
 use crate::terminal::{Align, Table};
 
@@ -74,7 +74,7 @@ impl Curve {
         let row = |point: &CurvePoint| {
             let outcome = &point.outcome;
             json!({
-                "mode": name(&point.mode),
+                "mode": point.mode.name(),
                 "n": point.journeys,
                 "tokens_per_s": outcome.tokens_per_s,
                 "tpot_p50_ms": outcome.tpot_p50_s * 1e3,
@@ -115,7 +115,7 @@ impl Curve {
                 .map_or_else(String::new, |predicted| format!("{predicted:.1}"));
             table.row([
                 &point.journeys,
-                &name(&point.mode),
+                &point.mode.name(),
                 &format!("{:.1}", outcome.tokens_per_s),
                 &format!("{:.2}", outcome.tokens_per_s / base),
                 &format!("{:.1}", outcome.tpot_p50_s * 1e3),

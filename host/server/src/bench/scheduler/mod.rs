@@ -15,19 +15,6 @@ pub use curve::{Curve, Situation};
 pub use reference::Reference;
 pub use sweep::{Extent, Sweep};
 
-/// How a mode is called on the command line, in tables and in JSON.
-#[must_use]
-pub fn name(mode: &Mode) -> &'static str {
-    match mode {
-        Mode::StepSync => "step-sync",
-        Mode::ModelSync => "model-sync",
-        Mode::EagerAsync => "eager-async",
-        Mode::FixedB(_) => "fixed-B",
-        Mode::PaperDtmc => "paper-dtmc",
-        Mode::Ours => "ours",
-    }
-}
-
 /// The modes that are compared, ours last.
 pub(super) fn modes() -> [Mode; 5] {
     [Mode::StepSync, Mode::ModelSync, Mode::EagerAsync, Mode::PaperDtmc, Mode::Ours]

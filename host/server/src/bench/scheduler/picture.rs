@@ -3,7 +3,7 @@
 use scheduler::conductor::Mode;
 
 use super::curve::Curve;
-use super::{modes, name};
+use super::modes;
 use crate::bench::plot::{Axis, Mark, Plot, Series};
 use crate::terminal::palette::{self, Ink};
 
@@ -35,7 +35,7 @@ fn line(curve: &Curve, mode: &Mode) -> Series {
         .map(|point| (point.outcome.tokens_per_s / point.journeys as f64, point.outcome.tokens_per_s))
         .collect();
     points.reverse();
-    let name = name(mode);
+    let name = mode.name();
     Series { name: name.to_owned(), label: name.to_owned(), ink, mark, dashed: *mode != Mode::Ours, points }
 }
 

@@ -3,12 +3,10 @@
 //! A loop waits for several things at once: messages in its inbox, steps of other models, a time. Whoever brings one of
 //! them rings; a ring that comes while the loop is awake is not lost, the next wait returns at once.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-
-use std::sync::Arc;
 
 /// Rung by many, heard by one.
 #[derive(Debug, Default)]

@@ -16,11 +16,10 @@ use scheduler::conductor::{Conductor, Decision, Fate, GroupPlan, MemberSettings,
 use scheduler::law::{Load, StepLaw};
 use scheduler::{Member, Share};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 pub(super) use bell::{Bell, Inbox};
 
-use crate::config::{Scheduling, SchedulingMode};
+use crate::config::Scheduling;
 
 /// When the models of the server run.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(super) struct Group {
     conductor: Mutex<Conductor>,
     bells: Vec<Arc<Bell>>,
     names: Vec<String>,
-    mode: SchedulingMode,
+    mode: Mode,
     begun: Instant,
     /// A plan is due.
     due: Notify,
@@ -59,7 +58,7 @@ impl Group {
             law: guess(model.spec),
         });
         let settings = Settings {
-            mode: mode(scheduling.mode),
+            mode: scheduling.mode.into(),
             slo_tpot_s: scheduling.slo_tpot_ms.map(seconds),
             slo_itl_s: scheduling.slo_itl_ms.map(seconds),
             ..Settings::learning(members.collect())
@@ -68,7 +67,7 @@ impl Group {
             conductor: Mutex::new(Conductor::new(settings)),
             bells: models.iter().map(|_| Arc::default()).collect(),
             names: models.iter().map(|model| model.name.to_owned()).collect(),
-            mode: scheduling.mode,
+            mode: scheduling.mode.into(),
             begun: Instant::now(),
             due: Notify::new(),
         }
@@ -82,8 +81,9 @@ impl Group {
     /// A journey is ready at a model, for a visit of so many tokens if that is known.
     pub(super) fn arrived(&self, journey: JourneyId, at: Member, visit_left: Option<u32>) {
         let now = self.now_s();
-        self.lock().arrived(journey, at, now, visit_left);
-        self.plan_if_due();
+        let mut conductor = self.lock();
+        conductor.arrived(journey, at, now, visit_left);
+        self.plan_if_due(&conductor);
     }
 
     /// A journey is over, or on its way without having been in a step.
@@ -102,8 +102,7 @@ impl Group {
                 if shares.is_empty() {
                     return Next::Wait(None);
                 }
-                let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
-                conductor.began(member, now, Step { rows: &rows, load });
+                conductor.began(member, now, Step { rows: &journeys(&shares), load });
                 Next::Run(shares)
             }
             Decision::Wait { by_s, .. } => {
@@ -118,25 +117,22 @@ impl Group {
         let mut conductor = self.lock();
         conductor.ended(member, now, rows);
         self.wake(&conductor, Some(member));
-        drop(conductor);
-        self.plan_if_due();
+        self.plan_if_due(&conductor);
     }
 
     /// A step came to nothing; its rows are ready again.
-    pub(super) fn failed(&self, member: Member, rows: &[JourneyId]) {
+    pub(super) fn failed(&self, member: Member, rows: &[Share]) {
         let now = self.now_s();
         let mut conductor = self.lock();
-        conductor.failed(member, now, rows);
+        conductor.failed(member, now, &journeys(rows));
         self.wake(&conductor, Some(member));
     }
 
-    /// Makes plans when they are due, until it is told to stop.
-    pub(super) async fn make_plans(self: Arc<Self>, stop: CancellationToken) {
+    /// Makes plans when they are due, for ever.
+    pub(super) async fn make_plans(self: Arc<Self>) {
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.due.notified() => {}
-            }
+            self.due.notified().await;
+            let begun = Instant::now();
             let planner = self.lock().planner();
             // The paper's chain can take seconds; the others take well below one millisecond.
             let Ok(plan) = tokio::task::spawn_blocking(move || planner.make()).await else {
@@ -144,7 +140,7 @@ impl Group {
                 continue;
             };
             self.adopt(plan);
-            tokio::time::sleep(PLANS_APART).await;
+            tokio::time::sleep(PLANS_APART.max(REST * begun.elapsed())).await;
         }
     }
 
@@ -154,8 +150,8 @@ impl Group {
         self.wake(&conductor, None);
     }
 
-    fn plan_if_due(&self) {
-        if matches!(self.mode, SchedulingMode::Ours | SchedulingMode::PaperDtmc) && self.lock().is_stale() {
+    fn plan_if_due(&self, conductor: &Conductor) {
+        if matches!(self.mode, Mode::Ours | Mode::PaperDtmc) && conductor.is_stale() {
             self.due.notify_one();
         }
     }
@@ -178,6 +174,10 @@ impl Group {
     }
 }
 
+fn journeys(shares: &[Share]) -> Vec<JourneyId> {
+    shares.iter().map(|share| share.journey).collect()
+}
+
 /// The processor's cores are one device; each GPU is one.
 fn device(device: Device) -> usize {
     match device {
@@ -192,16 +192,6 @@ fn guess(spec: &ModelSpec) -> StepLaw {
     StepLaw::affine(read_s, read_s / ROWS_PER_READ)
 }
 
-fn mode(mode: SchedulingMode) -> Mode {
-    match mode {
-        SchedulingMode::StepSync => Mode::StepSync,
-        SchedulingMode::ModelSync => Mode::ModelSync,
-        SchedulingMode::EagerAsync => Mode::EagerAsync,
-        SchedulingMode::PaperDtmc => Mode::PaperDtmc,
-        SchedulingMode::Ours => Mode::Ours,
-    }
-}
-
 fn seconds(ms: f64) -> f64 {
     ms / 1e3
 }
@@ -209,8 +199,11 @@ fn seconds(ms: f64) -> f64 {
 /// A wait that is over when it is asked for is asked for again a little later.
 const SHORTEST_WAIT_S: f64 = 50e-6;
 
-/// Keeps what plans cost below a hundredth of one core.
+/// Least time from plan to plan.
 const PLANS_APART: Duration = Duration::from_millis(50);
+
+/// So many times as long as a plan took, none is made: what plans cost stays below a hundredth of one core.
+const REST: u32 = 100;
 
 /// Parameters read per second, and rows that cost as much as reading them: a first guess only.
 const PARAMETERS_PER_S: f64 = 2e10;

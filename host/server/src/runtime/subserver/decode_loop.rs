@@ -146,8 +146,7 @@ impl DecodeLoop {
             }
             Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
-                let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
-                self.group.failed(self.here.member(), &rows);
+                self.group.failed(self.here.member(), shares);
                 self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
         }
@@ -203,8 +202,7 @@ impl DecodeLoop {
         };
         let ends = |share: &Share| at_fault.is_none_or(|journey| journey == share.journey);
         let (ended, others): (Vec<Share>, Vec<Share>) = shares.iter().partition(|share| ends(share));
-        let rows: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
-        self.group.failed(self.here.member(), &rows);
+        self.group.failed(self.here.member(), shares);
         self.fail(&ended, &error.to_string());
         for share in others {
             if let Some(traveller) = self.residents.get(&share.journey) {
