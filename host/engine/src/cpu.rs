@@ -32,9 +32,7 @@ mod team;
 
 pub(crate) use build::{Read, bytes};
 pub use cores::{CoreSharing, Cores};
-#[cfg(any(test, feature = "cuda"))]
-pub(crate) use distribution::Survey;
-pub(crate) use distribution::{Sums, Total, best, between};
+pub(crate) use distribution::{Sums, Survey, Total, best, between};
 pub use engine::{CpuEngine, KvType};
 pub(crate) use kv::KvShape;
 pub use peaks::{Peaks, measure_peaks};

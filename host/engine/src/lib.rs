@@ -10,7 +10,8 @@
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
 //! `weights`, `layer` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
-//! `gpu` (the engines) → `signals`, `sampler`. Beside it stand `device`, and `random` for models without a checkpoint.
+//! `gpu` (the engines) → `signals`, `sampler`. Beside it stand `device`, `sim` for steps that only take time, and `random`
+//! for models without a checkpoint.
 
 mod batch;
 mod checkpoint;
@@ -31,6 +32,7 @@ mod paging;
 mod random;
 mod sampler;
 mod signals;
+mod sim;
 mod spec;
 mod step;
 mod tokenizer;
@@ -43,6 +45,7 @@ pub use error::EngineError;
 pub use files::ModelFiles;
 pub use load::{LoadOptions, Loaded, Progress, inspect, load, load_on};
 pub use random::{NoShape, RandomShape, random};
+pub use sim::{SimDevice, SimSettings, simulate};
 pub use spec::ModelSpec;
 pub use step::{Engine, KvUsage, Profile, Row};
 pub use tokenizer::{ChatMessage, Fingerprint, Mismatch, Tokenizer, compare_tokenizers};

@@ -10,5 +10,6 @@ mod gguf_tokens;
 mod golden;
 mod invariance;
 mod refusals;
+mod sim;
 mod steps;
 mod tokens;

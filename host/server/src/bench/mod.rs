@@ -7,4 +7,5 @@ pub mod decode;
 pub mod device;
 pub mod plot;
 pub mod quality;
+pub mod routing;
 pub mod scheduler;

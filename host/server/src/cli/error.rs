@@ -9,6 +9,7 @@ use policy::PolicyError;
 
 use crate::bench::decode::DecodeError;
 use crate::bench::quality::{BenchError, QuestionsError};
+use crate::bench::routing::RoutingError;
 use crate::config::ConfigError;
 use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
@@ -123,6 +124,9 @@ pub enum CliError {
     /// The benchmark cannot run, or broke off.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The benchmark of routing cannot run, or broke off.
+    #[error(transparent)]
+    Routing(#[from] RoutingError),
     /// A file of questions for a benchmark.
     #[error(transparent)]
     Questions(#[from] QuestionsError),

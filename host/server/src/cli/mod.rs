@@ -85,6 +85,7 @@ impl Cli {
             Command::Bench(bench::Bench::Quality(args)) => on_threads(bench::quality(args, &terminal)),
             Command::Bench(bench::Bench::Decode(args)) => bench::decode(&args, &terminal),
             Command::Bench(bench::Bench::Device(args)) => bench::device(&args, &terminal),
+            Command::Bench(bench::Bench::Routing(args)) => on_threads(bench::routing(args, &terminal)),
             Command::Bench(bench::Bench::Scheduler(args)) => bench::scheduler(&args, &terminal),
             Command::Policy(policy::Policy::Check(args)) => policy::check(&args, &terminal),
             Command::Model(model::Model::Inspect(args)) => model::inspect(&args, &terminal),

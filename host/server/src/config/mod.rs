@@ -5,10 +5,15 @@
 
 mod error;
 mod scheduling;
+mod sim;
+mod tables;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use error::ConfigError;
 pub use scheduling::{Scheduling, SchedulingMode};
+pub use sim::Sim;
 pub use tree::{Config, Model, PolicySource, Route, Sandbox, Server};
 
 /// The configuration used when none is given, as text.

@@ -1,21 +1,28 @@
 //! `[scheduler]`: when each model runs its next step.
 
-use scheduler::conductor::Mode;
+use std::collections::BTreeMap;
+
+use scheduler::conductor::{Mode, Thresholds};
+use scheduler::plan::Order;
 use serde::Deserialize;
 
 use super::ConfigError;
 
 /// `[scheduler]`
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
-    /// Who runs when: `eager-async`, `ours`, or, to compare with, `step-sync`, `model-sync`, `paper-dtmc`. Default
-    /// `eager-async`: every model as soon as anybody is ready there.
+    /// Who runs when: `eager-async`, `ours`, or, to compare with, `step-sync`, `model-sync`, `fixed-b`, `paper-dtmc`.
+    /// Default `eager-async`: every model as soon as anybody is ready there.
     pub mode: SchedulingMode,
     /// Bound on the 99th percentile of the milliseconds per output token of an answer, for `ours`. Default: none.
     pub slo_tpot_ms: Option<f64>,
     /// Bound on the 99th percentile of the milliseconds between two tokens of an answer, for `ours`. Default: none.
     pub slo_itl_ms: Option<f64>,
+    /// For `fixed-b`: with how many ready journeys a model starts a step, by name. Default 1.
+    pub thresholds: BTreeMap<String, usize>,
+    /// For `fixed-b`: whether one model runs at a time. Default false.
+    pub exclusive: bool,
 }
 
 /// How it is decided which model runs when.
@@ -29,27 +36,60 @@ pub enum SchedulingMode {
     /// Every model as soon as anybody is ready.
     #[default]
     EagerAsync,
+    /// Thresholds that are given.
+    FixedB,
     /// Thresholds by the Markov chain of the TokenRouter paper.
     PaperDtmc,
     /// Order, thresholds and look-ahead by our plans.
     Ours,
 }
 
-impl From<SchedulingMode> for Mode {
-    fn from(mode: SchedulingMode) -> Self {
-        match mode {
-            SchedulingMode::StepSync => Self::StepSync,
-            SchedulingMode::ModelSync => Self::ModelSync,
-            SchedulingMode::EagerAsync => Self::EagerAsync,
-            SchedulingMode::PaperDtmc => Self::PaperDtmc,
-            SchedulingMode::Ours => Self::Ours,
+impl Scheduling {
+    /// As the scheduler wants it, for models in this order.
+    #[must_use]
+    pub fn mode_for<'a>(&self, models: impl Iterator<Item = &'a str>) -> Mode {
+        match self.mode {
+            SchedulingMode::StepSync => Mode::StepSync,
+            SchedulingMode::ModelSync => Mode::ModelSync,
+            SchedulingMode::EagerAsync => Mode::EagerAsync,
+            SchedulingMode::FixedB => {
+                let batch = models.map(|model| self.thresholds.get(model).copied().unwrap_or(1)).collect();
+                let order = if self.exclusive { Order::Exclusive } else { Order::Parallel };
+                Mode::FixedB(Thresholds::without_timers(batch, order))
+            }
+            SchedulingMode::PaperDtmc => Mode::PaperDtmc,
+            SchedulingMode::Ours => Mode::Ours,
         }
     }
-}
 
-impl Scheduling {
-    /// Checks the bounds.
-    pub(super) fn check(self) -> Result<Self, ConfigError> {
+    /// As tables have it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.mode_for(std::iter::empty()).name();
+        match self.thresholds.values().max() {
+            Some(most) if self.mode == SchedulingMode::FixedB => format!("{name}={most}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// Checks bounds and thresholds.
+    pub(super) fn check<'a>(self, models: impl Iterator<Item = &'a str>) -> Result<Self, ConfigError> {
+        let models: Vec<&str> = models.collect();
+        for (model, threshold) in &self.thresholds {
+            let refused =
+                |problem: String| Err(ConfigError::value(format!("scheduler.thresholds.{model}"), problem));
+            if !models.contains(&model.as_str()) {
+                return refused(format!("there is no such model; the models are {}", models.join(", ")));
+            }
+            if *threshold == 0 {
+                return refused("must be at least 1".to_owned());
+            }
+        }
+        if self.mode != SchedulingMode::FixedB && (self.exclusive || !self.thresholds.is_empty()) {
+            let key = if self.exclusive { "scheduler.exclusive" } else { "scheduler.thresholds" };
+            let problem = "is for mode = \"fixed-b\"; set that mode or leave it out";
+            return Err(ConfigError::value(key, problem));
+        }
         for (key, bound) in [("slo_tpot_ms", self.slo_tpot_ms), ("slo_itl_ms", self.slo_itl_ms)] {
             let Some(bound) = bound else { continue };
             if !(bound > 0.0 && bound.is_finite()) {

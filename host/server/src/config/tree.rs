@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ConfigError, Scheduling};
+use super::tables::File;
+use super::{ConfigError, Scheduling, Sim};
 use crate::models::ModelSource;
 
 /// Everything the server needs to start.
@@ -102,6 +103,8 @@ pub struct Model {
     pub threads: Option<NonZeroUsize>,
     /// `device`: where it runs, `cpu`, `cuda` or `cuda:N`. Default `cpu`.
     pub device: engine::Device,
+    /// `[models.NAME.sim]`: its steps only take time.
+    pub sim: Option<Sim>,
     /// `kv`: how keys and values are kept, `auto`, `f16` or `f32`. Default `auto`: f16 for quantised weights, f32 for
     /// others; on a GPU what it computes in, bf16.
     pub kv: engine::KvType,
@@ -176,224 +179,12 @@ impl Config {
             .into_iter()
             .map(|(name, route)| route.check(&name, folder, &models).map(|r| (name, r)));
         let routes = routes.collect::<Result<_, _>>()?;
-        let scheduler = file.scheduler.check()?;
+        let scheduler = file.scheduler.check(models.keys().map(String::as_str))?;
         Ok(Self { server: file.server, sandbox: file.sandbox, scheduler, models, routes })
     }
 }
 
-/// The file as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    server: Server,
-    #[serde(default)]
-    sandbox: Sandbox,
-    #[serde(default)]
-    scheduler: Scheduling,
-    #[serde(default)]
-    models: BTreeMap<String, ModelTable>,
-    #[serde(default)]
-    routes: BTreeMap<String, RouteTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelTable {
-    files: String,
-    #[serde(default = "rows_max")]
-    rows_max: NonZeroUsize,
-    #[serde(default = "tokens_max")]
-    tokens_max: NonZeroUsize,
-    threads: Option<NonZeroUsize>,
-    device: Option<String>,
-    #[serde(default)]
-    kv: engine::KvType,
-    #[serde(default = "kv_mib")]
-    kv_mib: NonZeroU32,
-}
-
-impl ModelTable {
-    fn check(self, name: &str, folder: &Path) -> Result<Model, ConfigError> {
-        check_name("models", name)?;
-        let source = ModelSource::parse(&self.files, folder)
-            .map_err(|error| ConfigError::value(format!("models.{name}.files"), error.to_string()))?;
-        let limits = scheduler::Limits { rows_max: self.rows_max, tokens_max: self.tokens_max };
-        if self.threads.is_some_and(|threads| threads.get() > THREADS_MAX) {
-            let key = format!("models.{name}.threads");
-            return Err(ConfigError::value(key, format!("is too many; at most {THREADS_MAX}")));
-        }
-        let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
-        let Self { threads, kv, kv_mib, .. } = self;
-        Ok(Model { source, limits, threads, device, kv, kv_mib })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RouteTable {
-    models: Vec<String>,
-    policy: String,
-    fallback: Option<String>,
-    #[serde(default)]
-    settings: BTreeMap<String, f64>,
-}
-
-impl RouteTable {
-    fn check(
-        self,
-        name: &str,
-        folder: &Path,
-        models: &BTreeMap<String, Model>,
-    ) -> Result<Route, ConfigError> {
-        check_name("routes", name)?;
-        let key = |field: &str| format!("routes.{name:?}.{field}");
-        if models.contains_key(name) {
-            return Err(ConfigError::value(
-                format!("routes.{name:?}"),
-                "a model has this name; rename one of them",
-            ));
-        }
-        if self.models.is_empty() {
-            return Err(ConfigError::value(key("models"), "a route needs at least one model"));
-        }
-        for (ix, model) in self.models.iter().enumerate() {
-            if !models.contains_key(model) {
-                let known: Vec<&str> = models.keys().map(String::as_str).collect();
-                let problem = format!("there is no model {model:?}; the models are {}", known.join(", "));
-                return Err(ConfigError::value(key("models"), problem));
-            }
-            if self.models[..ix].contains(model) {
-                let problem =
-                    format!("{model:?} stands twice; give the same files a second name under [models]");
-                return Err(ConfigError::value(key("models"), problem));
-            }
-        }
-        let fallback = self.fallback.as_ref().unwrap_or(&self.models[0]);
-        let Some(fallback) = self.models.iter().position(|model| model == fallback) else {
-            let problem = format!("{fallback:?} is not one of the route's models {}", self.models.join(", "));
-            return Err(ConfigError::value(key("fallback"), problem));
-        };
-        let policy = match self.policy.strip_prefix("builtin:") {
-            Some(builtin) => PolicySource::Builtin(builtin.to_owned()),
-            None => PolicySource::File(folder.join(self.policy)),
-        };
-        let fallback = journey::Role(fallback as u16);
-        Ok(Route { models: self.models, policy, fallback, settings: self.settings })
-    }
-}
-
-/// A device that this binary can use.
-fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError> {
-    let refused = |problem| ConfigError::value(format!("models.{model}.device"), problem);
-    let parsed: engine::Device = device.parse().map_err(|wrong| refused(format!("{device:?} {wrong}")))?;
-    parsed.check_built().map_err(|error| refused(error.to_string()))
-}
-
-/// `@` separates a route's name from settings in a request.
-fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
-    if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
-        return Err(ConfigError::value(
-            table,
-            format!("the name {name:?} is empty or contains '@' or control characters"),
-        ));
-    }
-    Ok(())
-}
-
-fn kv_mib() -> NonZeroU32 {
-    NonZeroU32::new(1024).expect("1024 is not 0")
-}
-
-/// Nobody computes with more; a mistyped number must not start them.
-const THREADS_MAX: usize = 1024;
-
-fn rows_max() -> NonZeroUsize {
-    count(32)
-}
-
-fn tokens_max() -> NonZeroUsize {
-    count(256)
-}
-
-fn count(n: usize) -> NonZeroUsize {
+/// A default that is not 0.
+pub(super) fn count(n: usize) -> NonZeroUsize {
     NonZeroUsize::new(n).expect("defaults are not 0")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problem(text: &str) -> String {
-        Config::parse(text, Path::new("")).expect_err("must be refused").to_string()
-    }
-
-    const PAIR: &str = "[models.a]\nfiles = \"x\"\n[models.b]\nfiles = \"y\"\n";
-
-    #[test]
-    fn the_embedded_configuration_shows_the_defaults() {
-        let shown = Config::embedded();
-        let bare = Config::parse("[models.small]\nfiles = \"embedded:small\"", Path::new("")).expect("valid");
-        assert_eq!(format!("{:?}", shown.server), format!("{:?}", bare.server));
-        assert_eq!(format!("{:?}", shown.sandbox), format!("{:?}", bare.sandbox));
-        assert_eq!(format!("{:?}", shown.models["small"]), format!("{:?}", bare.models["small"]));
-        assert_eq!(shown.routes["pair/pinned"].settings["role"], 1.0);
-    }
-
-    #[test]
-    fn an_unknown_key_is_named() {
-        assert!(problem("[server]\nlisten_on = \"x\"").contains("listen_on"));
-        assert!(
-            problem(&format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = \"p\"\nfalback = \"a\""))
-                .contains("falback")
-        );
-    }
-
-    #[test]
-    fn a_route_must_name_models_that_exist_once_each() {
-        let route = |models: &str, more: &str| {
-            format!("{PAIR}[routes.\"r/x\"]\npolicy = \"p\"\nmodels = {models}\n{more}")
-        };
-        assert!(
-            problem(&route("[]", "")).contains("routes.\"r/x\".models: a route needs at least one model")
-        );
-        assert!(problem(&route("[\"c\"]", "")).contains("no model \"c\"; the models are a, b"));
-        assert!(problem(&route("[\"a\", \"a\"]", "")).contains("stands twice"));
-        assert!(problem(&route("[\"a\"]", "fallback = \"b\"")).contains("routes.\"r/x\".fallback"));
-    }
-
-    #[test]
-    fn names_cannot_collide_or_hold_the_separator() {
-        assert!(
-            problem(&format!("{PAIR}[routes.a]\nmodels = [\"a\"]\npolicy = \"p\""))
-                .contains("a model has this name")
-        );
-        assert!(problem("[models.\"a@b\"]\nfiles = \"x\"").contains("contains '@'"));
-        assert!(problem("").contains("no model is given"));
-    }
-
-    #[test]
-    fn a_device_is_known_and_built_in() {
-        let with = |device: &str| format!("[models.a]\nfiles = \"x\"\ndevice = \"{device}\"");
-        let model = |device| Config::parse(&with(device), Path::new("")).expect("valid").models["a"].device;
-        assert_eq!(model("cpu"), engine::Device::Cpu);
-        assert!(problem(&with("gpu")).contains("models.a.device: \"gpu\" is no device"));
-        if cfg!(feature = "cuda") {
-            assert_eq!(model("cuda:1"), engine::Device::Cuda(1));
-        } else {
-            let problem = problem(&with("cuda"));
-            assert!(
-                problem.starts_with("models.a.device: ") && problem.contains("--features cuda"),
-                "{problem}"
-            );
-        }
-    }
-
-    #[test]
-    fn paths_are_relative_to_the_file() {
-        let text = format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = \"mine.wasm\"");
-        let config = Config::parse(&text, Path::new("etc")).expect("valid");
-        assert_eq!(config.models["a"].source, ModelSource::Path(PathBuf::from("etc/x")));
-        assert_eq!(config.routes["r"].policy, PolicySource::File(PathBuf::from("etc/mine.wasm")));
-    }
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use engine::{
-    CoreSharing, Cores, Device, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, compare_tokenizers,
+    CoreSharing, Cores, Device, Engine, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, SimDevice,
+    compare_tokenizers,
 };
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
@@ -138,18 +139,17 @@ pub(super) fn load_catalog(
     let mut engines = Vec::new();
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
+    let mut simulated = BTreeMap::new();
     for (name, model, files) in find(config)? {
-        let options = options(model, &cores);
-        let heard = &mut |read: engine::Progress| progress.model(name, read.done_bytes, read.total_bytes);
-        let Loaded { mut engine, tokenizer } = engine::load_on(model.device, name, &files, options, heard)
+        let loaded = load(name, (model, &files), &cores, &mut simulated, progress);
+        let Loaded { mut engine, tokenizer } = loaded
             .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
         // Threads that were asked for by number are not cut to an equal part.
         if model.threads.is_none() || config.server.cores != CoreSharing::Split {
             engine.share_cores(&cores);
         }
         models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer });
-        let (device, limits) = (model.device, model.limits);
-        engines.push(Powered { name: name.to_owned(), engine, device, limits });
+        engines.push(Powered { name: name.to_owned(), engine, device: device(model), limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {
@@ -178,8 +178,8 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
             .source
             .files()
             .map_err(|source| StartError::Source { model: name.clone(), source: Box::new(source) })?;
-        // A GPU has memory of its own, and says when it is full.
-        if config.server.memory_check && model.device == Device::Cpu {
+        // A GPU has memory of its own, and says when it is full; a simulated model has nothing in memory.
+        if config.server.memory_check && model.device == Device::Cpu && model.sim.is_none() {
             let spec = engine::inspect(&files)
                 .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
             needs.push(Need::new(name, &spec, model.kv, (model.kv_bytes(), journeys)));
@@ -192,6 +192,32 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
         check_memory(&needs, available)?;
     }
     Ok(found)
+}
+
+/// Loads one model, or makes one that only takes time.
+fn load(
+    name: &str,
+    (model, files): (&config::Model, &ModelFiles),
+    cores: &Cores,
+    simulated: &mut BTreeMap<u16, Arc<SimDevice>>,
+    progress: &mut dyn LoadProgress,
+) -> Result<Loaded<Box<dyn Engine>>, EngineError> {
+    let options = options(model, cores);
+    if let Some(sim) = &model.sim {
+        let device = simulated.entry(sim.device).or_default();
+        return engine::simulate((name, files), options, sim.settings(), device);
+    }
+    let heard = &mut |read: engine::Progress| progress.model(name, read.done_bytes, read.total_bytes);
+    engine::load_on(model.device, name, files, options, heard)
+}
+
+/// Devices by number, each kind in its own third: the processor's cores are one, each GPU is one, each simulated one.
+fn device(model: &config::Model) -> usize {
+    match (&model.sim, model.device) {
+        (Some(sim), _) => 3 * usize::from(sim.device) + 2,
+        (None, Device::Cuda(index)) => 3 * index + 1,
+        (None, Device::Cpu) => 0,
+    }
 }
 
 fn options(model: &config::Model, cores: &Cores) -> LoadOptions {

@@ -79,6 +79,13 @@ impl Metrics {
         self.models[model.index()].kv_tokens.load(Relaxed)
     }
 
+    /// Steps of a model, and journeys in them, summed.
+    #[must_use]
+    pub fn steps(&self, model: ModelIx) -> (u64, u64) {
+        let model = &self.models[model.index()];
+        (model.steps.load(Relaxed), model.rows.load(Relaxed))
+    }
+
     /// Counts a request as waiting for a place.
     #[must_use]
     pub fn waiting(&self) -> Waiting {

@@ -44,6 +44,26 @@ pub struct Axis {
     pub unit: &'static str,
 }
 
+impl Axis {
+    /// From 0 to the largest of some values, in round ticks.
+    pub fn up_to(label: &str, values: impl Iterator<Item = f64>) -> Self {
+        let largest = values.fold(0.0, f64::max);
+        let step = round_step(largest);
+        Self { label: label.to_owned(), min: 0.0, max: (largest / step).ceil() * step, step, unit: "" }
+    }
+}
+
+/// From tick to tick: 1, 2 or 5 times a power of ten, with at most eight ticks.
+fn round_step(largest: f64) -> f64 {
+    let power = 10f64.powf((largest.max(1e-9) / 8.0).log10().floor());
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    factors
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| largest / step <= 8.0)
+        .unwrap_or(10.0 * power)
+}
+
 /// A curve through measured points.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -165,6 +185,17 @@ mod tests {
         assert!(svg.contains("prefers-color-scheme:dark"));
         assert!(svg.contains(palette::BLUE.light) && svg.contains(palette::BLUE.dark));
         assert_eq!(svg.matches("http").count(), 1, "only the namespace");
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for (largest, expected) in [(8.0, 1.0), (9.0, 2.0), (41.0, 10.0), (800.0, 100.0), (0.7, 0.1)] {
+            assert!(
+                (round_step(largest) / expected - 1.0).abs() < 1e-9,
+                "{largest}: {}",
+                round_step(largest)
+            );
+        }
     }
 
     #[test]

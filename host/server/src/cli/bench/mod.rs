@@ -3,6 +3,7 @@
 mod decode;
 mod device;
 mod quality;
+mod routing;
 mod scheduler;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use clap::Subcommand;
 pub(super) use decode::{Decode, decode};
 pub(super) use device::{Device, device};
 pub(super) use quality::{Quality, quality};
+pub(super) use routing::{Routing, routing};
 pub(super) use scheduler::{Scheduler, scheduler};
 
 use super::CliError;
@@ -23,7 +25,8 @@ use crate::terminal::Terminal;
 Examples:
   tokenrouter bench quality --quick
   tokenrouter bench decode --quick
-  tokenrouter bench scheduler --reference")]
+  tokenrouter bench scheduler --reference
+  tokenrouter bench routing")]
 pub(super) enum Bench {
     /// Accuracy against the share of tokens from the large model, for every policy.
     Quality(Quality),
@@ -33,6 +36,18 @@ pub(super) enum Bench {
     Device(Device),
     /// When each model runs its next step, in virtual time: our rules beside others'.
     Scheduler(Scheduler),
+    /// The whole server in every mode of scheduling, and beside it a dispatcher over ordinary servers.
+    Routing(Routing),
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above 0".to_owned()) }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let number = positive(text)?;
+    if number <= 1.0 { Ok(number) } else { Err("must be at most 1".to_owned()) }
 }
 
 fn save(file: &Path, content: &str, terminal: &Terminal) -> Result<(), CliError> {

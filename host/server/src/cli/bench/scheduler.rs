@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use scheduler::law::Affine;
 
-use super::save;
+use super::{positive, probability, save};
 use crate::bench::scheduler::{Extent, PROGRESS, Reference, Situation};
 use crate::cli::CliError;
 use crate::terminal::{Terminal, bar, palette};
@@ -124,14 +124,4 @@ fn curve(args: &Scheduler, terminal: &Terminal) -> Result<(serde_json::Value, Op
     let style = palette::STRONG;
     terminal.line(format_args!("{style}{}{style:#}\n{}", curve.title(), curve.table()))?;
     Ok((curve.json(), Some(curve.plot().to_svg())))
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("must be above 0".to_owned()) }
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    let number = positive(text)?;
-    if number <= 1.0 { Ok(number) } else { Err("must be at most 1".to_owned()) }
 }

@@ -10,7 +10,7 @@ mod report;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::{Device, ModelSpec};
+use engine::ModelSpec;
 use journey::JourneyId;
 use scheduler::conductor::{Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step};
 use scheduler::law::{Load, StepLaw};
@@ -37,7 +37,8 @@ pub(super) struct Group {
 pub(super) struct Seating<'a> {
     pub(super) name: &'a str,
     pub(super) spec: &'a ModelSpec,
-    pub(super) device: Device,
+    /// Models of the same number share a device.
+    pub(super) device: usize,
     pub(super) rows_max: usize,
 }
 
@@ -53,12 +54,13 @@ impl Group {
     /// A group of models in which nobody is yet.
     pub(super) fn new(models: &[Seating<'_>], scheduling: &Scheduling) -> Self {
         let members = models.iter().map(|model| MemberSettings {
-            device: device(model.device),
+            device: model.device,
             rows_max: model.rows_max,
             law: guess(model.spec),
         });
+        let mode = scheduling.mode_for(models.iter().map(|model| model.name));
         let settings = Settings {
-            mode: scheduling.mode.into(),
+            mode: mode.clone(),
             slo_tpot_s: scheduling.slo_tpot_ms.map(seconds),
             slo_itl_s: scheduling.slo_itl_ms.map(seconds),
             ..Settings::learning(members.collect())
@@ -67,7 +69,7 @@ impl Group {
             conductor: Mutex::new(Conductor::new(settings)),
             bells: models.iter().map(|_| Arc::default()).collect(),
             names: models.iter().map(|model| model.name.to_owned()).collect(),
-            mode: scheduling.mode.into(),
+            mode,
             begun: Instant::now(),
             due: Notify::new(),
         }
@@ -176,14 +178,6 @@ impl Group {
 
 fn journeys(shares: &[Share]) -> Vec<JourneyId> {
     shares.iter().map(|share| share.journey).collect()
-}
-
-/// The processor's cores are one device; each GPU is one.
-fn device(device: Device) -> usize {
-    match device {
-        Device::Cpu => 0,
-        Device::Cuda(index) => 1 + index,
-    }
 }
 
 /// What a step costs before any was seen: in proportion to the weights.

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Device, Engine};
+use engine::Engine;
 use journey::{JourneyId, Request};
 use policy::{Revision, Settings};
 use scheduler::Member;
@@ -64,7 +64,8 @@ pub(super) struct Bounds {
 pub(super) struct Powered {
     pub(super) name: String,
     pub(super) engine: Box<dyn Engine>,
-    pub(super) device: Device,
+    /// Models of the same number share a device.
+    pub(super) device: usize,
     pub(super) limits: scheduler::Limits,
 }
 

@@ -1,0 +1,148 @@
+//! The file as written, and its checks table by table.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::tree::count;
+use super::{ConfigError, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
+use crate::models::ModelSource;
+
+/// The file as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) server: Server,
+    #[serde(default)]
+    pub(super) sandbox: Sandbox,
+    #[serde(default)]
+    pub(super) scheduler: Scheduling,
+    #[serde(default)]
+    pub(super) models: BTreeMap<String, ModelTable>,
+    #[serde(default)]
+    pub(super) routes: BTreeMap<String, RouteTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelTable {
+    files: String,
+    #[serde(default = "rows_max")]
+    rows_max: NonZeroUsize,
+    #[serde(default = "tokens_max")]
+    tokens_max: NonZeroUsize,
+    threads: Option<NonZeroUsize>,
+    device: Option<String>,
+    sim: Option<Sim>,
+    #[serde(default)]
+    kv: engine::KvType,
+    #[serde(default = "kv_mib")]
+    kv_mib: NonZeroU32,
+}
+
+impl ModelTable {
+    pub(super) fn check(self, name: &str, folder: &Path) -> Result<Model, ConfigError> {
+        check_name("models", name)?;
+        let source = ModelSource::parse(&self.files, folder)
+            .map_err(|error| ConfigError::value(format!("models.{name}.files"), error.to_string()))?;
+        let limits = scheduler::Limits { rows_max: self.rows_max, tokens_max: self.tokens_max };
+        if self.threads.is_some_and(|threads| threads.get() > THREADS_MAX) {
+            let key = format!("models.{name}.threads");
+            return Err(ConfigError::value(key, format!("is too many; at most {THREADS_MAX}")));
+        }
+        let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
+        let sim = self.sim.map(|sim| sim.check(name)).transpose()?;
+        let Self { threads, kv, kv_mib, .. } = self;
+        Ok(Model { source, limits, threads, device, sim, kv, kv_mib })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteTable {
+    models: Vec<String>,
+    policy: String,
+    fallback: Option<String>,
+    #[serde(default)]
+    settings: BTreeMap<String, f64>,
+}
+
+impl RouteTable {
+    pub(super) fn check(
+        self,
+        name: &str,
+        folder: &Path,
+        models: &BTreeMap<String, Model>,
+    ) -> Result<Route, ConfigError> {
+        check_name("routes", name)?;
+        let key = |field: &str| format!("routes.{name:?}.{field}");
+        if models.contains_key(name) {
+            return Err(ConfigError::value(
+                format!("routes.{name:?}"),
+                "a model has this name; rename one of them",
+            ));
+        }
+        if self.models.is_empty() {
+            return Err(ConfigError::value(key("models"), "a route needs at least one model"));
+        }
+        for (ix, model) in self.models.iter().enumerate() {
+            if !models.contains_key(model) {
+                let known: Vec<&str> = models.keys().map(String::as_str).collect();
+                let problem = format!("there is no model {model:?}; the models are {}", known.join(", "));
+                return Err(ConfigError::value(key("models"), problem));
+            }
+            if self.models[..ix].contains(model) {
+                let problem =
+                    format!("{model:?} stands twice; give the same files a second name under [models]");
+                return Err(ConfigError::value(key("models"), problem));
+            }
+        }
+        let fallback = self.fallback.as_ref().unwrap_or(&self.models[0]);
+        let Some(fallback) = self.models.iter().position(|model| model == fallback) else {
+            let problem = format!("{fallback:?} is not one of the route's models {}", self.models.join(", "));
+            return Err(ConfigError::value(key("fallback"), problem));
+        };
+        let policy = match self.policy.strip_prefix("builtin:") {
+            Some(builtin) => PolicySource::Builtin(builtin.to_owned()),
+            None => PolicySource::File(folder.join(self.policy)),
+        };
+        let fallback = journey::Role(fallback as u16);
+        Ok(Route { models: self.models, policy, fallback, settings: self.settings })
+    }
+}
+
+/// A device that this binary can use.
+fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError> {
+    let refused = |problem| ConfigError::value(format!("models.{model}.device"), problem);
+    let parsed: engine::Device = device.parse().map_err(|wrong| refused(format!("{device:?} {wrong}")))?;
+    parsed.check_built().map_err(|error| refused(error.to_string()))
+}
+
+/// `@` separates a route's name from settings in a request.
+fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
+    if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
+        return Err(ConfigError::value(
+            table,
+            format!("the name {name:?} is empty or contains '@' or control characters"),
+        ));
+    }
+    Ok(())
+}
+
+fn kv_mib() -> NonZeroU32 {
+    NonZeroU32::new(1024).expect("1024 is not 0")
+}
+
+/// Nobody computes with more; a mistyped number must not start them.
+const THREADS_MAX: usize = 1024;
+
+fn rows_max() -> NonZeroUsize {
+    count(32)
+}
+
+fn tokens_max() -> NonZeroUsize {
+    count(256)
+}
