@@ -143,3 +143,68 @@ async fn measure_served(
     let window = (plan.warm_up, plan.measured);
     Ok(Row::new(way, requests, &received.within(window), (batches, &scheduling)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::quality::generated;
+    use crate::config::{SchedulingMode, Sim};
+
+    struct Silent;
+
+    impl Progress for Silent {
+        fn begin(&mut self, _name: &str) {}
+        fn done(&mut self) {}
+    }
+
+    fn plan(fixed_ms: [f64; 2]) -> Plan {
+        let mut config = Config::embedded();
+        for (name, fixed_ms) in ["small", "large"].into_iter().zip(fixed_ms) {
+            let sim = Sim { fixed_ms, unsure: 0.3, ..Sim::default() };
+            config.models.get_mut(name).expect("embedded").sim = Some(sim);
+        }
+        let ours = Scheduling { mode: SchedulingMode::Ours, ..Scheduling::default() };
+        Plan {
+            config,
+            route: "pair/entropy".to_owned(),
+            ways: vec![Way::Scheduled(ours), Way::Standard { threshold: 0.4 }],
+            requests: vec![3],
+            questions: generated(1, 20),
+            tokens: 20,
+            warm_up: Duration::from_millis(300),
+            measured: Duration::from_millis(700),
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn both_ways_route_as_much_and_are_reported_alike() {
+        let report = run(&plan([2.0, 4.0]), &mut Silent).await.expect("a report");
+        let json = report.json();
+        assert_eq!((&json["engine"], &json["rows"][1]["mode"]), (&"sim".into(), &"std-serving".into()));
+        for row in json["rows"].as_array().expect("rows") {
+            for field in ["n", "tokens_per_s", "tpot_p50_ms", "tpot_p99_ms", "ttft_p50_ms"] {
+                assert!(row[field].as_f64().is_some_and(|number| number > 0.0), "{field} of {row:#}");
+            }
+            // A token costs at least the small model's step; three requests at once never more than three of them.
+            assert!(row["tpot_p50_ms"].as_f64().is_some_and(|ms| ms >= 2.0), "{row:#}");
+            assert!(row["tokens_per_s"].as_f64().is_some_and(|speed| speed <= 3.0 / 2e-3), "{row:#}");
+            assert_eq!(row["mean_batch"].as_array().map(Vec::len), Some(2));
+        }
+        assert!(
+            report.table().to_string().contains("std-serving") && report.plot().to_svg().contains("ours")
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn overhead_is_measured_at_every_number_of_requests() {
+        let config = plan([0.0, 0.0]).config;
+        let measured = overhead(&config, "pair/entropy", (&[1, 8], Duration::from_millis(100)), |_| ()).await;
+        let json = measured.expect("measured").json();
+        let points = json["overhead"].as_array().expect("points");
+        assert_eq!(points.len(), 2);
+        assert!(
+            points.iter().all(|point| point["us_per_token_overhead"].as_f64().is_some_and(|us| us > 0.0)),
+            "{json:#}"
+        );
+    }
+}

@@ -131,7 +131,9 @@ impl Wanted {
             Self::Mode(mode) => {
                 // The configuration's own bounds hold for its own mode.
                 let own = Some(&config.scheduler).filter(|own| own.mode == *mode);
-                Way::Scheduled(own.cloned().unwrap_or(Scheduling { mode: *mode, ..Scheduling::default() }))
+                Way::Scheduled(
+                    own.cloned().unwrap_or_else(|| Scheduling { mode: *mode, ..Scheduling::default() }),
+                )
             }
             Self::Threshold(batch) => {
                 let large = found.and_then(|route| route.models.get(1)).cloned().unwrap_or_default();
