@@ -249,5 +249,6 @@ const KEPT_CHANGE: f64 = 0.03;
 const PLANS_KEPT: usize = 64;
 /// Longest wait, in predicted cycles.
 const WAIT_CYCLES_MAX: f64 = 4.0;
-const CHAIN_JOURNEYS_MAX: f64 = 32.0;
-const CHAIN_STATES_MAX: usize = 1500;
+/// Most journeys and states of the paper's chain: below a tenth of a second for all thresholds.
+const CHAIN_JOURNEYS_MAX: f64 = 16.0;
+const CHAIN_STATES_MAX: usize = 8000;
