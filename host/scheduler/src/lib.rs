@@ -1,7 +1,8 @@
 //! When a model runs, and with whom: pure rules, no clock and no threads.
 //!
-//! A [`Scheduler`] belongs to one subserver. It knows which journeys are resident and how many tokens each waits to
-//! feed; [`Scheduler::next_turn`] says what the next step of the model is made of. The decode loop performs it.
+//! A [`Scheduler`] belongs to one subserver. It knows which journeys are resident, on behalf of which [`Tenant`],
+//! and how many tokens each waits to feed; [`Scheduler::next_turn`] says what the next step of the model is made of. The
+//! decode loop performs it.
 //!
 //! A [`conductor::Conductor`] belongs to a group of models between which journeys pass. It says when each of them may
 //! begin a step: a step costs much of its time once, whoever takes part, so waiting for more rows can be worth it. What
@@ -24,7 +25,7 @@ pub mod simulate;
 pub mod study;
 pub mod traffic;
 
-pub use queue::{Limits, Scheduler, Share, Turn};
+pub use queue::{Limits, Scheduler, Share, Tenant, Turn};
 
 /// A model's place in its group, from 0: the models between which journeys pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

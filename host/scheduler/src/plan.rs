@@ -1,10 +1,12 @@
 //! What delay is worth, worked out before it is used: pure formulas, and the plan made from them.
 //!
 //! [`shared`] is for two models on one device, [`separate`] for a device each, [`chain`] for few journeys on separate
-//! devices, [`paper`] the model of the TokenRouter paper, which is one of the baselines. [`Plan::make`] chooses between
-//! running one model at a time and both at once, and says why. Nothing here knows of time or of single journeys.
+//! devices; [`turns`] for any number of models that share a device, [`network`] for any number with a device each;
+//! [`paper`] is the model of the TokenRouter paper, one of the baselines. [`Plan::make`] chooses between running one model
+//! at a time and both at once, and says why. Nothing here knows of time or of single journeys.
 
 pub mod chain;
+pub mod network;
 mod numbers;
 pub mod paper;
 pub mod separate;

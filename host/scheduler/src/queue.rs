@@ -1,13 +1,36 @@
-//! Eager admission with chunked prefill: whoever has tokens to feed takes part in the next step.
+//! Eager admission with chunked prefill, fair between tenants: whoever has tokens to feed takes part in the next step.
 //!
-//! Every row of a step gets at least one token, so a long prompt never holds up journeys that decode; what is left of
-//! the token budget goes to the longest-waiting rows first. Served journeys go to the back of the queue, so that with
-//! more residents than rows each is served once a round.
+//! Every row of a step gets at least one token, so a long prompt never holds up journeys that decode. Where a step cannot
+//! hold everything that waits, its places and what is left of its token budget go to the tenant that was served least;
+//! within a tenant, places go round and the longest-waiting rows get the spare tokens first. With one tenant that is
+//! plain round robin.
+//!
+//! Service is counted as in the virtual token counter of Sheng et al. (2024, "Fairness in Serving Large Language Models"):
+//! a counter for each tenant, raised by what it is served, and lifted to the least of those who still wait when the
+//! tenant comes back or got all that it asked for, so that nobody saves up service by being idle. A token counts one; the
+//! first of a row counts as many as there are spare ones for each place, `tokens_max / rows_max - 1`, as it takes a place
+//! too. All places of a step are then worth as much as all its spare tokens: who decodes and who prefills can both have
+//! what they need of one step, and a prompt costs less per token than decoding does.
+//!
+//! Between two tenants of whom each has something left to feed after every step, counters never differ by more than
+//! [`Limits::counter_gap_max`], however long it goes on, provided that `tokens_max >= rows_max`.
+
+mod draft;
+mod ledger;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use journey::JourneyId;
+
+use draft::Draft;
+use ledger::{Ledger, Next};
+
+/// On whose behalf a journey runs; tenants share a model's steps evenly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(pub u64);
 
 /// Bounds of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +39,24 @@ pub struct Limits {
     pub rows_max: NonZeroUsize,
     /// Most tokens in a step over all rows. A step has at least a token per row even if this is smaller.
     pub tokens_max: NonZeroUsize,
+}
+
+impl Limits {
+    /// What the first token of a row counts for, in tokens: it takes a place in the step as well.
+    #[must_use]
+    pub fn place_cost(self) -> u64 {
+        (self.tokens_max.get() / self.rows_max.get()).saturating_sub(1).max(1) as u64
+    }
+
+    /// Most by which the counters of two tenants differ that both always have something left to feed, in tokens.
+    ///
+    /// A place goes to a tenant only while its counter is the least, after which it is ahead by a place at most; the spare
+    /// tokens of one step may come on top where the other one's rows have nothing more to feed. Without a place there
+    /// are no spare tokens, so the lead does not add up over steps.
+    #[must_use]
+    pub fn counter_gap_max(self) -> u64 {
+        self.place_cost() + self.tokens_max.get() as u64
+    }
 }
 
 /// One journey's part of a step.
@@ -38,7 +79,8 @@ pub enum Turn {
 
 #[derive(Clone, Copy, Debug)]
 struct Resident {
-    /// Place in the queue; smaller is earlier.
+    tenant: Tenant,
+    /// Place in the tenant's queue; smaller is earlier.
     ticket: u64,
     pending: usize,
 }
@@ -48,61 +90,54 @@ struct Resident {
 pub struct Scheduler {
     limits: Limits,
     residents: BTreeMap<JourneyId, Resident>,
-    queue: BTreeMap<u64, JourneyId>,
-    next_ticket: u64,
+    ledger: Ledger,
+    last_ticket: u64,
 }
 
 impl Scheduler {
     /// A scheduler without residents.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, residents: BTreeMap::new(), queue: BTreeMap::new(), next_ticket: 0 }
+        Self { limits, residents: BTreeMap::new(), ledger: Ledger::default(), last_ticket: 0 }
     }
 
-    /// A journey comes, or stays after a step, with this many tokens to feed (at least 1).
+    /// A tenant's journey comes, or stays after a step, with this many tokens to feed (at least 1).
     ///
-    /// A journey that is already resident keeps its place in the queue.
-    pub fn set_pending(&mut self, journey: JourneyId, pending: usize) {
+    /// A journey that is already resident keeps its place in the queue, and its tenant.
+    pub fn set_pending(&mut self, journey: JourneyId, tenant: Tenant, pending: usize) {
         debug_assert!(pending > 0, "{journey} has nothing to feed");
         let pending = pending.max(1);
         if let Some(resident) = self.residents.get_mut(&journey) {
             resident.pending = pending;
             return;
         }
-        let ticket = self.take_ticket();
-        self.residents.insert(journey, Resident { ticket, pending });
-        self.queue.insert(ticket, journey);
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.residents.insert(journey, Resident { tenant, ticket, pending });
+        self.ledger.admit(tenant, ticket, journey);
     }
 
     /// A journey has left this subserver; unknown journeys are ignored.
     pub fn remove(&mut self, journey: JourneyId) {
         if let Some(resident) = self.residents.remove(&journey) {
-            self.queue.remove(&resident.ticket);
+            self.ledger.withdraw(resident.tenant, resident.ticket);
         }
     }
 
-    /// Chooses the next step and sends those it serves to the back of the queue.
+    /// Chooses the next step and sends those it serves to the back of their tenant's queue.
+    ///
+    /// `O(log n)` for each row, with `n` residents and tenants.
     pub fn next_turn(&mut self) -> Turn {
-        let rows: Vec<(u64, JourneyId)> = self
-            .queue
-            .iter()
-            .take(self.limits.rows_max.get())
-            .map(|(&ticket, &journey)| (ticket, journey))
-            .collect();
-        if rows.is_empty() {
+        if self.residents.is_empty() {
             return Turn::Wait;
         }
-        let mut spare = self.limits.tokens_max.get().saturating_sub(rows.len());
-        let shares = rows
-            .into_iter()
-            .map(|(ticket, journey)| {
-                let pending = self.requeue(ticket, journey);
-                let more = (pending - 1).min(spare);
-                spare -= more;
-                Share { journey, tokens: 1 + more }
-            })
-            .collect();
-        Turn::Run(shares)
+        let mut draft = Draft::new(self.limits, self.residents.len());
+        self.seat(&mut draft);
+        for (tenant, tokens) in draft.spend_spare(|tenant| self.ledger.counter(tenant)) {
+            self.ledger.charge(tenant, tokens);
+        }
+        self.ledger.settle(&draft.served_in_full());
+        Turn::Run(draft.into_shares())
     }
 
     /// Number of residents.
@@ -117,103 +152,32 @@ impl Scheduler {
         self.residents.is_empty()
     }
 
-    /// Moves a journey to the back of the queue and returns what it has to feed.
-    fn requeue(&mut self, ticket: u64, journey: JourneyId) -> usize {
-        let behind = self.take_ticket();
-        self.queue.remove(&ticket);
-        self.queue.insert(behind, journey);
-        self.residents.get_mut(&journey).map_or(1, |resident| {
-            resident.ticket = behind;
-            resident.pending
-        })
-    }
-
-    fn take_ticket(&mut self) -> u64 {
-        self.next_ticket += 1;
-        self.next_ticket
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn scheduler(rows_max: usize, tokens_max: usize) -> Scheduler {
-        let some = |n| NonZeroUsize::new(n).expect("not zero");
-        Scheduler::new(Limits { rows_max: some(rows_max), tokens_max: some(tokens_max) })
-    }
-
-    fn shares(turn: Turn) -> Vec<(u64, usize)> {
-        match turn {
-            Turn::Run(shares) => shares.iter().map(|s| (s.journey.0, s.tokens)).collect(),
-            Turn::Wait => Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_long_prompt_is_cut_so_that_others_decode_beside_it() {
-        let mut queue = scheduler(8, 10);
-        queue.set_pending(JourneyId(1), 100);
-        queue.set_pending(JourneyId(2), 1);
-        queue.set_pending(JourneyId(3), 4);
-        assert_eq!(shares(queue.next_turn()), [(1, 8), (2, 1), (3, 1)]);
-        queue.set_pending(JourneyId(1), 92);
-        queue.remove(JourneyId(2));
-        assert_eq!(shares(queue.next_turn()), [(1, 9), (3, 1)]);
-    }
-
-    #[test]
-    fn with_more_residents_than_rows_each_is_served_once_a_round() {
-        let mut queue = scheduler(2, 8);
-        for id in 1..=5 {
-            queue.set_pending(JourneyId(id), 1);
-        }
-        let served: Vec<u64> = (0..5).flat_map(|_| shares(queue.next_turn())).map(|(id, _)| id).collect();
-        assert_eq!(served, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn nobody_to_serve_means_wait() {
-        let mut queue = scheduler(2, 8);
-        assert_eq!(queue.next_turn(), Turn::Wait);
-        queue.set_pending(JourneyId(1), 1);
-        queue.remove(JourneyId(1));
-        queue.remove(JourneyId(1));
-        assert_eq!(queue.next_turn(), Turn::Wait);
-    }
-
-    proptest! {
-        /// No token is fed that is not pending, bounds hold, and nobody waits longer than a round.
-        #[test]
-        fn bounds_hold_and_nobody_starves(
-            rows_max in 1usize..5, tokens_max in 1usize..20,
-            events in proptest::collection::vec((0u64..8, 1usize..30, any::<bool>()), 1..200),
-        ) {
-            let mut queue = scheduler(rows_max, tokens_max);
-            let mut pending: BTreeMap<u64, usize> = BTreeMap::new();
-            let mut waited: BTreeMap<u64, usize> = BTreeMap::new();
-            for (id, tokens, leave) in events {
-                if leave {
-                    queue.remove(JourneyId(id));
-                    pending.remove(&id);
-                    waited.remove(&id);
-                } else {
-                    queue.set_pending(JourneyId(id), tokens);
-                    pending.insert(id, tokens);
+    /// Gives places one by one to the tenant with the least counter. One that has all its journeys in the step goes on
+    /// for tokens in their stead, or the others' rows could leave it none of the budget.
+    fn seat(&mut self, draft: &mut Draft) {
+        let seated_from = self.last_ticket;
+        let place = self.limits.place_cost();
+        while let Some(next) = self.ledger.least().filter(|_| !draft.is_full()) {
+            if next.ticket > seated_from {
+                match draft.bid(next.tenant, place) {
+                    0 => self.ledger.set_aside(next),
+                    tokens => self.ledger.charge(next.tenant, tokens),
                 }
-                let served = shares(queue.next_turn());
-                prop_assert_eq!(served.len(), pending.len().min(rows_max));
-                let total: usize = served.iter().map(|s| s.1).sum();
-                prop_assert!(total <= tokens_max.max(served.len()));
-                for (&id, &has) in &pending {
-                    let share = served.iter().find(|s| s.0 == id);
-                    prop_assert!(share.is_none_or(|s| s.1 >= 1 && s.1 <= has));
-                    let rounds = waited.entry(id).or_default();
-                    *rounds = if share.is_some() { 0 } else { *rounds + 1 };
-                    prop_assert!(*rounds <= 8usize.div_ceil(rows_max), "journey {} waited {} steps", id, rounds);
-                }
+            } else if let Some((journey, pending)) = self.serve(next) {
+                draft.add_row(next.tenant, journey, pending);
+                self.ledger.charge(next.tenant, place);
             }
         }
+        self.ledger.take_back();
+        draft.note_complete(|tenant| self.ledger.first_ticket(tenant) > Some(seated_from));
+    }
+
+    /// Moves a journey to the back of its tenant's queue; with what it has to feed.
+    fn serve(&mut self, next: Next) -> Option<(JourneyId, usize)> {
+        self.last_ticket += 1;
+        let journey = self.ledger.requeue(next, self.last_ticket)?;
+        let resident = self.residents.get_mut(&journey)?;
+        resident.ticket = self.last_ticket;
+        Some((journey, resident.pending))
     }
 }

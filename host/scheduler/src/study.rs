@@ -30,7 +30,7 @@ pub fn reference(journeys: &[usize]) -> Vec<Reference> {
     let mut table = Vec::new();
     for &journeys in journeys {
         let chain = reference_chain(journeys);
-        let rated: Vec<_> = (1..=journeys).filter_map(|batch| chain.tokens_per_s(&[1, batch]).ok()).collect();
+        let Ok(rated) = chain.sweep(1..=journeys) else { continue };
         let best = rated.iter().map(|rated| rated.tokens_per_s).max_by(f64::total_cmp);
         table.extend(rated.iter().map(|rated| Reference {
             journeys,
@@ -256,7 +256,8 @@ pub fn throughput_curve(
 /// The paper's model, thresholds from 1 on.
 const PAPER_TABLE: [(usize, &[f64]); 3] =
     [(2, &[99.0, 110.3]), (3, &[142.3, 158.1, 151.9]), (4, &[187.2, 195.4, 207.9, 190.7])];
-const REFERENCE_STATES_MAX: usize = 200_000;
+/// Enough for the table of a hundred journeys.
+const REFERENCE_STATES_MAX: usize = 1_000_000;
 /// Visits of every journey that a run should see.
 const CYCLES_MIN: f64 = 60.0;
 
@@ -274,6 +275,23 @@ mod tests {
         }
         let best: Vec<usize> = table.iter().filter(|entry| entry.is_best).map(|entry| entry.batch).collect();
         assert_eq!(best, [2, 2, 3]);
+    }
+
+    /// A threshold gives the same on its own as in the table, where it begins with its neighbour's distribution.
+    #[test]
+    fn the_table_goes_on_to_many_journeys() {
+        let table = reference(&[16]);
+        let chain = reference_chain(16);
+        for entry in table.iter().filter(|entry| entry.batch % 5 == 0) {
+            let alone = chain.tokens_per_s(&[1, entry.batch]).unwrap().tokens_per_s;
+            assert!((entry.tokens_per_s / alone - 1.0).abs() < 1e-4, "{entry:?} for {alone}");
+        }
+        let best = table.iter().find(|entry| entry.is_best).map(|entry| entry.batch);
+        assert_eq!(best, Some(10));
+        let rated = reference_chain(64).sweep([37, 40, 43]).unwrap();
+        let rates: Vec<f64> = rated.iter().map(|rated| rated.tokens_per_s).collect();
+        assert!(rates[1] > rates[0] && rates[1] > rates[2], "{rates:?}");
+        assert!(rated.iter().all(|rated| rated.lost < 1e-6), "{rated:?}");
     }
 
     #[test]

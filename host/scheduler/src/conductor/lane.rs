@@ -52,8 +52,10 @@ impl Conductor {
         if lane().any(|other| other == feeder) && self.wants(feeder, now_s) == Decision::Go {
             return Some(feeder);
         }
-        // Nobody wants to, and nobody runs or is under way who could change that.
-        let is_quiet = !self.stations.iter().any(super::station::Station::is_active);
+        // Nobody wants to, and nobody runs, is under way, or is about to run in another lane who could change that. A
+        // feeder with anybody ready is: it only ever waits for a step that runs.
+        let feeds = self.stations[feeder.0].ready > 0 && !self.lane(member).any(|other| other == feeder);
+        let is_quiet = !feeds && !self.stations.iter().any(super::station::Station::is_active);
         lane().filter(|_| is_quiet).max_by_key(|other| self.stations[other.0].ready)
     }
 

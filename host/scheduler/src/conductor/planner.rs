@@ -1,8 +1,12 @@
 //! Plans for a group, made away from the decisions.
 
+use std::collections::BTreeSet;
+
 use super::beliefs::Beliefs;
 use super::settings::{Mode, Settings};
 use super::{Conductor, Member};
+use crate::law::Affine;
+use crate::plan::network::Network;
 use crate::plan::paper::Chain;
 use crate::plan::turns::Turns;
 use crate::plan::{Aims, Devices, Order, Plan, Reason};
@@ -22,7 +26,8 @@ pub struct GroupPlan {
     pub pairs: Vec<(Member, Plan)>,
     /// The rule for turns, where a threshold for each pair is not enough.
     pub turns: Option<Turns>,
-    /// Predicted tokens per second of the group; absent for more than two models that run at once.
+    /// Predicted tokens per second of the group; absent for more than two models of which some share a device and others
+    /// do not, or that wait for thresholds.
     pub tokens_per_s: Option<f64>,
     /// Share of the draws whose token is kept, as believed when it was made.
     pub kept: f64,
@@ -56,6 +61,7 @@ impl Planner {
             (Order::Exclusive, _) if by_turns.is_some() => by_turns,
             (Order::Parallel, [(_, plan)]) if turns.is_some() => plan.parallel_tokens_per_s,
             (_, [(_, plan)]) => Some(plan.tokens_per_s),
+            (Order::Parallel, _) => self.tokens_apart(),
             _ => None,
         };
         let cycle_s: f64 = pairs.iter().map(|(_, plan)| plan.cycle_s).sum();
@@ -74,6 +80,21 @@ impl Planner {
 
     fn tokens_by_turns(&self, turns: &Turns) -> f64 {
         turns.rows_per_s(self.journeys as f64, &self.beliefs.shares()) * self.beliefs.kept()
+    }
+
+    /// Tokens per second of models that each have a device, and go as soon as anybody is ready; `None` for others.
+    fn tokens_apart(&self) -> Option<f64> {
+        let devices: BTreeSet<usize> = self.settings.members.iter().map(|member| member.device).collect();
+        let at_once = matches!(self.settings.mode, Mode::Ours | Mode::EagerAsync);
+        if devices.len() < self.settings.members.len() || !at_once {
+            return None;
+        }
+        let members = || (0..self.beliefs.len()).map(Member);
+        let laws: Vec<Affine> = members().map(|member| self.beliefs.per_row(member)).collect();
+        let leaving: Vec<f64> = members().map(|member| self.beliefs.leaving(member)).collect();
+        let rates = self.beliefs.row_rates();
+        let network = Network { laws: &laws, rates: &rates, leaving: &leaving };
+        Some(network.rows_per_s(self.journeys as f64) * self.beliefs.kept())
     }
 
     /// Whether all models are on one device.
@@ -176,7 +197,8 @@ impl Conductor {
     /// Whether a plan follows the rule that is needed now, and still predicts what it says.
     fn suits(&self, plan: &GroupPlan) -> bool {
         // Nothing is decided by the tokens kept, but the prediction is, where turns are taken.
-        let kept = plan.turns.is_none() || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE;
+        let kept = plan.pairs.len() < 2 && plan.turns.is_none()
+            || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE;
         plan.turns.is_some() == self.needs_turns() && kept
     }
 
@@ -249,5 +271,6 @@ const KEPT_CHANGE: f64 = 0.03;
 const PLANS_KEPT: usize = 64;
 /// Longest wait, in predicted cycles.
 const WAIT_CYCLES_MAX: f64 = 4.0;
-const CHAIN_JOURNEYS_MAX: f64 = 32.0;
-const CHAIN_STATES_MAX: usize = 1500;
+/// Most journeys and states of the paper's chain: below a tenth of a second for all thresholds.
+const CHAIN_JOURNEYS_MAX: f64 = 16.0;
+const CHAIN_STATES_MAX: usize = 8000;

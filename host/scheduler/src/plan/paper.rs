@@ -9,12 +9,17 @@
 //! What limits it is the state space. With step times that do not depend on the batch, as in the paper, few residuals
 //! occur, and states grow with the square of the number of journeys (146 at the best threshold for sixteen, 471 for
 //! thirty-two); every step time that does depend on it adds residuals until nearly each of the `C(N + 3, 3)` ways to place
-//! `N` journeys comes with all ticks of a step. So
-//! [`Chain::tokens_per_s`] gives up beyond [`Chain::states_max`].
+//! `N` journeys comes with all ticks of a step. Two models are therefore looked at when the first one starts, which leaves
+//! the square of the journeys times the ticks of a step (`starts`); that gives the table for sixty-four journeys, with
+//! all thresholds, in some seconds. Beyond [`Chain::states_max`] the chain is given up.
 
-use std::collections::BTreeMap;
+mod completions;
+mod starts;
+mod stationary;
 
-use super::numbers::binomial;
+use completions::Built;
+use starts::Starts;
+
 use crate::law::Affine;
 
 /// Models, how journeys pass between them, and the grid.
@@ -43,6 +48,9 @@ pub struct Rated {
     pub tokens_per_s: f64,
     /// States of the chain.
     pub states: usize,
+    /// Share of the distribution that was cut in a transition, and about the relative error of the rate by that; 0 where
+    /// all states were followed.
+    pub lost: f64,
 }
 
 /// The chain has more states than are allowed.
@@ -76,9 +84,29 @@ impl Chain {
     /// # Errors
     /// [`TooManyStates`] where the chain would have more than [`Self::states_max`].
     pub fn tokens_per_s(&self, batch: &[usize]) -> Result<Rated, TooManyStates> {
+        if self.is_pair() && self.journeys > FOLLOWED_JOURNEYS && batch[0] <= 1 {
+            return Ok(self.rated(&mut Starts::new(self)?, batch[1]));
+        }
         let built = Built::of(self, batch)?;
         let rate = built.rate() / self.tick_s;
-        Ok(Rated { batch: batch.to_vec(), tokens_per_s: rate, states: built.moves.len() })
+        Ok(Rated { batch: batch.to_vec(), tokens_per_s: rate, states: built.states(), lost: 0.0 })
+    }
+
+    /// Tokens per second with each of these thresholds of the last model and immediate admission at the others.
+    ///
+    /// For two models every one begins where the one before has ended, so that neighbours cost little.
+    ///
+    /// # Errors
+    /// [`TooManyStates`] as soon as one of the chains has too many.
+    pub fn sweep(&self, thresholds: impl IntoIterator<Item = usize>) -> Result<Vec<Rated>, TooManyStates> {
+        let thresholds = thresholds.into_iter();
+        if self.is_pair() && self.journeys > FOLLOWED_JOURNEYS {
+            let mut starts = Starts::new(self)?;
+            return Ok(thresholds.map(|last| self.rated(&mut starts, last)).collect());
+        }
+        let models = self.laws.len();
+        let batch = |last| (0..models).map(|at| if at + 1 == models { last } else { 1 }).collect::<Vec<_>>();
+        thresholds.map(|last| self.tokens_per_s(&batch(last))).collect()
     }
 
     /// The best threshold of the last model with immediate admission at the others, as in the paper's tables.
@@ -98,16 +126,22 @@ impl Chain {
     }
 
     fn best_of(&self, thresholds: impl Iterator<Item = usize>) -> Result<Rated, TooManyStates> {
-        let mut best: Option<Rated> = None;
-        for last in thresholds {
-            let mut batch = vec![1; self.laws.len()];
-            batch[self.laws.len() - 1] = last;
-            let rated = self.tokens_per_s(&batch)?;
-            if best.as_ref().is_none_or(|best| rated.tokens_per_s > best.tokens_per_s) {
-                best = Some(rated);
-            }
-        }
+        let rated = self.sweep(thresholds)?;
+        // The lowest of those that are equal: below the natural batch a threshold changes nothing.
+        let best = rated
+            .into_iter()
+            .reduce(|best, next| if next.tokens_per_s > NOISE * best.tokens_per_s { next } else { best });
         best.ok_or(TooManyStates)
+    }
+
+    fn rated(&self, starts: &mut Starts, last: usize) -> Rated {
+        let found = starts.rate(last);
+        let tokens_per_s = found.rate / self.tick_s;
+        Rated { batch: vec![1, last], tokens_per_s, states: found.states, lost: found.lost }
+    }
+
+    fn is_pair(&self) -> bool {
+        self.laws.len() == 2
     }
 
     fn ticks(&self, model: usize, rows: u16) -> u16 {
@@ -120,200 +154,13 @@ impl Chain {
     }
 }
 
-/// One model within a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Spot {
-    waiting: u16,
-    running: u16,
-    residual: u16,
-}
-
-type Weighted = (Vec<Spot>, f64);
-
-/// What follows a state.
-struct Move {
-    ticks: f64,
-    tokens: f64,
-    to: Vec<(usize, f64)>,
-}
-
-struct Built {
-    moves: Vec<Move>,
-}
-
-impl Built {
-    fn of(chain: &Chain, batch: &[usize]) -> Result<Self, TooManyStates> {
-        let mut first = vec![Spot::default(); chain.laws.len()];
-        first[0].waiting = chain.journeys as u16;
-        start(chain, batch, &mut first);
-        let mut names = BTreeMap::from([(first.clone(), 0)]);
-        let mut open = vec![first];
-        let mut moves = Vec::new();
-        while moves.len() < open.len() {
-            let (mut following, ticks, tokens) = completions(chain, &open[moves.len()]);
-            let mut to = Vec::with_capacity(following.len());
-            for (state, chance) in &mut following {
-                start(chain, batch, state);
-                let next = names.len();
-                let name = *names.entry(state.clone()).or_insert(next);
-                if name == next {
-                    open.push(state.clone());
-                }
-                to.push((name, *chance));
-            }
-            if open.len() > chain.states_max {
-                return Err(TooManyStates);
-            }
-            moves.push(Move { ticks, tokens, to });
-        }
-        Ok(Self { moves })
-    }
-
-    /// Tokens per tick in the stationary distribution.
-    ///
-    /// Chains with few states are almost periodic, as steps have a fixed length: iterating them takes tens of thousands
-    /// of turns, so they are solved. Those with many states mix sooner.
-    fn rate(&self) -> f64 {
-        if self.moves.len() <= SOLVED_STATES { self.rate_in(&self.stationary()) } else { self.iterated() }
-    }
-
-    fn rate_in(&self, share: &[f64]) -> f64 {
-        let sum = |of: fn(&Move) -> f64| share.iter().zip(&self.moves).map(|(s, m)| s * of(m)).sum::<f64>();
-        sum(|m| m.tokens) / sum(|m| m.ticks)
-    }
-
-    fn iterated(&self) -> f64 {
-        let mut share = vec![0.0; self.moves.len()];
-        share[0] = 1.0;
-        let mut before = 0.0;
-        for _ in 0..CHECKS_MAX {
-            (0..CHECK_TURNS).for_each(|_| share = self.turned(&share, 0.3));
-            let rate = self.rate_in(&share);
-            if (rate - before).abs() < 1e-6 * rate {
-                return rate;
-            }
-            before = rate;
-        }
-        before
-    }
-
-    /// One turn of the chain, damped: `stay` of every share stays.
-    fn turned(&self, share: &[f64], stay: f64) -> Vec<f64> {
-        let mut next: Vec<f64> = share.iter().map(|s| stay * s).collect();
-        for (from, step) in share.iter().zip(&self.moves) {
-            for (to, chance) in &step.to {
-                next[*to] += (1.0 - stay) * from * chance;
-            }
-        }
-        next
-    }
-
-    /// The stationary distribution by the elimination of Grassmann, Taksar and Heyman, which never subtracts.
-    fn stationary(&self) -> Vec<f64> {
-        let states = self.moves.len();
-        // The state that is left over must be one to which the chain returns; the likeliest after a while is.
-        let last = self.likeliest();
-        let name = |state: usize| if state == last { 0 } else { state + usize::from(state < last) };
-        let mut dense = vec![vec![0.0; states]; states];
-        for (from, step) in self.moves.iter().enumerate() {
-            for (to, chance) in &step.to {
-                dense[name(from)][name(*to)] += chance;
-            }
-        }
-        for gone in (1..states).rev() {
-            let (kept, rest) = dense.split_at_mut(gone);
-            let out = &rest[0][..gone];
-            let leaving: f64 = out.iter().sum();
-            for line in kept {
-                let into = line[gone] / leaving;
-                line[gone] = into;
-                if into > 0.0 {
-                    line[..gone].iter_mut().zip(out).for_each(|(slot, chance)| *slot += into * chance);
-                }
-            }
-        }
-        let mut mass = vec![1.0; states];
-        for state in 1..states {
-            mass[state] = (0..state).map(|from| mass[from] * dense[from][state]).sum();
-        }
-        let total: f64 = mass.iter().sum();
-        (0..states).map(|state| mass[name(state)] / total).collect()
-    }
-
-    fn likeliest(&self) -> usize {
-        let mut share = vec![0.0; self.moves.len()];
-        share[0] = 1.0;
-        (0..WARM_UP_TURNS).for_each(|_| share = self.turned(&share, 0.5));
-        (0..share.len()).max_by(|a, b| share[*a].total_cmp(&share[*b])).unwrap_or(0)
-    }
-}
-
-/// Lets every idle model that has its threshold take all that wait.
-fn start(chain: &Chain, batch: &[usize], state: &mut [Spot]) {
-    for (model, spot) in state.iter_mut().enumerate() {
-        if spot.running == 0 && spot.waiting > 0 && usize::from(spot.waiting) >= batch[model] {
-            let residual = chain.ticks(model, spot.waiting);
-            *spot = Spot { waiting: 0, running: spot.waiting, residual };
-        }
-    }
-}
-
-/// The states right after the next completion, before anybody starts; with its ticks and tokens.
-fn completions(chain: &Chain, state: &[Spot]) -> (Vec<Weighted>, f64, f64) {
-    let running = state.iter().filter(|spot| spot.running > 0);
-    let ticks = running.map(|spot| spot.residual).min().unwrap_or(1);
-    let mut base = state.to_vec();
-    let mut tokens = 0.0;
-    let mut ended = Vec::new();
-    for (model, spot) in base.iter_mut().enumerate().filter(|(_, spot)| spot.running > 0) {
-        spot.residual -= ticks;
-        if spot.residual == 0 {
-            tokens += f64::from(spot.running) * chain.tokens_of_row(model);
-            ended.push((model, spot.running));
-            spot.running = 0;
-        }
-    }
-    let mut all = vec![(base, 1.0)];
-    for (model, rows) in ended {
-        all = all.into_iter().flat_map(|from| spread(chain, model, rows, from)).collect();
-    }
-    (all, f64::from(ticks), tokens)
-}
-
-/// Every way in which the rows of a batch may be routed: a multinomial, as one binomial after the other.
-fn spread(chain: &Chain, model: usize, rows: u16, from: Weighted) -> Vec<Weighted> {
-    let mut open = vec![(from.0, from.1, rows)];
-    let mut rest = 1.0;
-    let targets = chain.laws.len();
-    for to in 0..targets {
-        let share = chain.routes[model][to];
-        let chance = if to + 1 == targets || rest <= 0.0 { 1.0 } else { (share / rest).min(1.0) };
-        let mut next = Vec::new();
-        for (state, weight, rows) in open {
-            for (taken, p) in binomial(usize::from(rows), chance).into_iter().enumerate() {
-                if weight * p > CHANCE_MIN {
-                    let mut state = state.clone();
-                    state[to].waiting += taken as u16;
-                    next.push((state, weight * p, rows - taken as u16));
-                }
-            }
-        }
-        open = next;
-        rest -= share;
-    }
-    open.into_iter().map(|(state, weight, _)| (state, weight)).collect()
-}
-
 const STATES_MAX: usize = 60_000;
-/// States up to which the distribution is solved for, in well below a second.
-const SOLVED_STATES: usize = 700;
-const CHECK_TURNS: usize = 40;
-const CHECKS_MAX: usize = 50;
-const WARM_UP_TURNS: usize = 300;
 /// Thresholds up to which all are tried.
 const ALL_TRIED: usize = 16;
-/// Outcomes less likely than this are left out.
-const CHANCE_MIN: f64 = 1e-12;
+/// By how much a threshold has to be better for it to be more than what the iteration leaves open.
+const NOISE: f64 = 1.0 + 1e-5;
+/// Journeys up to which two models are followed from completion to completion, like more of them.
+const FOLLOWED_JOURNEYS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -326,6 +173,51 @@ mod tests {
         let rate = reference_chain(1).tokens_per_s(&[1, 1]).unwrap().tokens_per_s;
         let steps = 1.0 / 0.35;
         assert!((rate / (steps / (steps * 0.006 + 0.0279)) - 1.0).abs() < 1e-5, "{rate}");
+    }
+
+    /// Both ways of looking at two models, over thresholds, with the paper's laws, and with such that depend on the rows,
+    /// visits that end by chance, and a second model that is faster than the first.
+    #[test]
+    fn the_chain_seen_at_starts_gives_what_the_one_seen_at_completions_does() {
+        let law = |fixed_s, row_s| Affine { fixed_s, row_s };
+        let rows = Chain { laws: vec![law(0.9, 0.1), law(3.0, 0.25)], tick_s: 0.5, ..reference_chain(1) };
+        let quick = Chain { laws: vec![law(2.0, 0.0), law(0.6, 0.0)], tick_s: 0.2, ..reference_chain(1) };
+        let by_chance = vec![vec![0.7, 0.3], vec![0.4, 0.6]];
+        let chance = Chain {
+            routes: by_chance.clone(),
+            commits: vec![vec![1.0, 0.0], vec![1.0, 1.0]],
+            ..rows.clone()
+        };
+        let quick_chance = Chain { routes: by_chance, ..quick.clone() };
+        let cases = [(reference_chain(1), 16), (rows, 6), (quick, 10), (chance, 5), (quick_chance, 6)];
+        for (chain, most) in cases {
+            for journeys in [1, 2, 3, 5, most] {
+                let chain = Chain { journeys, ..chain.clone() };
+                let mut starts = Starts::new(&chain).unwrap();
+                for last in (1..=journeys).step_by(1 + journeys / 6) {
+                    let full = Built::of(&chain, &[1, last]).unwrap().rate();
+                    let found = starts.rate(last);
+                    let apart = (found.rate / full - 1.0).abs();
+                    assert!(
+                        apart < 1e-4,
+                        "{} for {full} with N {journeys} B {last} of {chain:?}",
+                        found.rate
+                    );
+                    assert!(found.lost < 1e-6, "{found:?}");
+                }
+            }
+        }
+    }
+
+    /// High thresholds leave few enough states for both also with many journeys.
+    #[test]
+    fn many_journeys_agree_where_the_chain_seen_at_completions_can_be_solved() {
+        for (journeys, last) in [(32, 20), (32, 28), (64, 56)] {
+            let chain = reference_chain(journeys);
+            let full = Built::of(&chain, &[1, last]).unwrap().rate() / chain.tick_s;
+            let ours = chain.tokens_per_s(&[1, last]).unwrap().tokens_per_s;
+            assert!((ours / full - 1.0).abs() < 1e-4, "{ours} for {full} with N {journeys} B {last}");
+        }
     }
 
     #[test]
