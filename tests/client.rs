@@ -135,6 +135,13 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Reply {
     Reply::read(send(address, request("GET", path, Vec::new())).await).await
 }
 
+pub(crate) async fn post_as(address: SocketAddr, key: &str, path: &str, body: impl Into<Vec<u8>>) -> Reply {
+    let mut request = request("POST", path, body);
+    let bearer = format!("Bearer {key}").parse().expect("a header's value");
+    request.headers_mut().insert("authorization", bearer);
+    Reply::read(send(address, request).await).await
+}
+
 pub(crate) async fn post(address: SocketAddr, path: &str, body: impl Into<Vec<u8>>) -> Reply {
     Reply::read(send(address, request("POST", path, body)).await).await
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Events, Reply, get, post};
+use crate::client::{Events, Reply, get, post, post_as};
 
 /// A running server. Dropping it shuts it down and waits for its end.
 pub struct Server {
@@ -89,6 +89,11 @@ impl Server {
     /// `POST path` with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         post(self.address, path, body.to_string()).await
+    }
+
+    /// `POST path` with a JSON body and an API key.
+    pub async fn post_as(&self, key: &str, path: &str, body: &Value) -> Reply {
+        post_as(self.address, key, path, body.to_string()).await
     }
 
     /// `POST path` with any body.

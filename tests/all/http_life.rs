@@ -101,27 +101,6 @@ async fn clients_that_leave_take_their_journeys_with_them() {
 }
 
 #[tokio::test]
-async fn kv_memory_that_is_full_ends_one_answer_and_not_its_neighbours() {
-    // Some 340 positions: one of these answers fits with its prompt, three together do not.
-    let server = Server::start(&format!("{LARGE}kv_mib = 1\n"));
-    let mut streams = Vec::new();
-    for seed in 0..3 {
-        let mut body = long_answer("large", seed);
-        body["max_tokens"] = json!(150);
-        streams.push(server.stream(CHAT, &body).await);
-    }
-    let mut endings = Vec::new();
-    for stream in &mut streams {
-        endings.push(timeout(LONG, stream.rest()).await.expect("every stream ends").concat());
-    }
-    let (failed, answered): (Vec<_>, Vec<_>) = endings.iter().partition(|events| events.contains("kv_mib"));
-    assert!(!failed.is_empty() && !answered.is_empty(), "{endings:?}");
-    assert!(answered.iter().all(|events| events.contains("finish_reason")), "{answered:?}");
-    await_idle(&server).await;
-    assert_eq!(server.post(CHAT, &chat("large", 0, 0.0)).await.status, 200);
-}
-
-#[tokio::test]
 async fn a_request_beyond_the_queue_is_told_to_come_again() {
     let config = format!("[server]\njourneys_max = 1\nqueue_max = 1\n{LARGE}");
     let server = Server::start(&config);

@@ -8,6 +8,7 @@ mod http_life;
 mod http_routing;
 mod http_sampling;
 mod http_two;
+mod memory;
 mod prebuilt;
 mod questions;
 mod recompile;

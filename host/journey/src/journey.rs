@@ -193,9 +193,10 @@ impl Journey {
         }
     }
 
-    /// The KV of a model is gone; the sequence is fed again when the journey comes there.
-    pub fn forget(&mut self, role: Role) {
-        self.anchors[role.index()] = 0;
+    /// The model here holds no more than the first so many positions; the others are fed again.
+    pub fn holds(&mut self, positions: usize) {
+        let anchor = &mut self.anchors[self.here.index()];
+        *anchor = positions.min(*anchor);
     }
 
     /// The tokens made since the last call, in order.

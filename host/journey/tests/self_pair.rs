@@ -36,6 +36,7 @@ struct Kv(Vec<u32>);
 
 impl Kv {
     fn step(&mut self, journey: &mut Journey, chunk: usize) -> Option<Sampled> {
+        journey.holds(self.0.len());
         let (from, tokens) = journey.pending();
         assert!(!tokens.is_empty() && from <= self.0.len(), "a hole in the KV");
         let count = chunk.clamp(1, tokens.len());
@@ -92,7 +93,7 @@ enum Act {
     Visit { to: u16, run: u32, keep_held: bool, take: usize },
     Move { to: u16, keep_held: bool },
     Fault { to: u16 },
-    Evict { role: u16 },
+    Evict { role: u16, keep: usize },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -102,7 +103,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (role.clone(), 0u32..5, any::<bool>(), 0usize..6)
             .prop_map(|(to, run, keep_held, take)| Act::Visit { to, run, keep_held, take }),
         2 => (role.clone(), any::<bool>()).prop_map(|(to, keep_held)| Act::Move { to, keep_held }),
-        1 => role.clone().prop_map(|role| Act::Evict { role }),
+        1 => (role.clone(), 0usize..30).prop_map(|(role, keep)| Act::Evict { role, keep }),
         1 => role.prop_map(|to| Act::Fault { to }),
     ]
 }
@@ -119,9 +120,8 @@ fn decide(journey: &mut Journey, act: &Act, kv: &mut [Kv]) -> Effect {
             journey.hand_off(handoff, Parcel { keep_held }).unwrap_or_else(|_| journey.stay())
         }
         Act::Fault { to } => journey.fall_back(Role(to)),
-        Act::Evict { role } => {
-            journey.forget(Role(role));
-            kv[usize::from(role)].0.clear();
+        Act::Evict { role, keep } => {
+            kv[usize::from(role)].0.truncate(keep);
             journey.stay()
         }
     }

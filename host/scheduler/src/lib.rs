@@ -4,6 +4,8 @@
 //! and how many tokens each waits to feed; [`Scheduler::next_turn`] says what the next step of the model is made of. The
 //! decode loop performs it.
 //!
+//! Where memory is short, [`memory`] says who goes without.
+//!
 //! A [`conductor::Conductor`] belongs to a group of models between which journeys pass. It says when each of them may
 //! begin a step: a step costs much of its time once, whoever takes part, so waiting for more rows can be worth it. What
 //! follows, in the order in which it builds on each other:
@@ -19,6 +21,7 @@
 
 pub mod conductor;
 pub mod law;
+pub mod memory;
 pub mod plan;
 mod queue;
 pub mod simulate;

@@ -39,8 +39,7 @@ pub(super) struct ModelTable {
     sim: Option<Sim>,
     #[serde(default)]
     kv: engine::KvType,
-    #[serde(default = "kv_mib")]
-    kv_mib: NonZeroU32,
+    kv_mib: Option<NonZeroU32>,
 }
 
 impl ModelTable {
@@ -130,10 +129,6 @@ fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
         ));
     }
     Ok(())
-}
-
-fn kv_mib() -> NonZeroU32 {
-    NonZeroU32::new(1024).expect("1024 is not 0")
 }
 
 /// Nobody computes with more; a mistyped number must not start them.

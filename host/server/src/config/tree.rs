@@ -108,8 +108,9 @@ pub struct Model {
     /// `kv`: how keys and values are kept, `auto`, `f16` or `f32`. Default `auto`: f16 for quantised weights, f32 for
     /// others; on a GPU what it computes in, bf16.
     pub kv: engine::KvType,
-    /// `kv_mib`: memory for keys and values, in MiB. Default 1024.
-    pub kv_mib: NonZeroU32,
+    /// `kv_mib`: memory for keys and values, in MiB. Default: a part of what weights leave free, the same number of tokens
+    /// for every model; on a GPU 1024.
+    pub kv_mib: Option<NonZeroU32>,
 }
 
 /// `[routes.NAME]`
@@ -135,10 +136,10 @@ pub enum PolicySource {
 }
 
 impl Model {
-    /// Most bytes of keys and values.
+    /// Most bytes of keys and values, where the configuration says it.
     #[must_use]
-    pub fn kv_bytes(&self) -> u64 {
-        u64::from(self.kv_mib.get()) << 20
+    pub fn kv_bytes(&self) -> Option<u64> {
+        self.kv_mib.map(|mib| u64::from(mib.get()) << 20)
     }
 }
 

@@ -18,6 +18,7 @@ use super::error::ApiError;
 use super::parse::Dialect;
 use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
+use super::tenant::tenant;
 use super::watch::not_ready;
 use crate::runtime::Answer;
 
@@ -45,7 +46,8 @@ async fn generate(app: App, dialect: Dialect, headers: HeaderMap, body: Body) ->
     }
     let running = app.running.begin();
     let body = body::read(&headers, body, &app.settings).await?;
-    let prepared = prepare_off_thread(&app, dialect, body).await?;
+    let mut prepared = prepare_off_thread(&app, dialect, body).await?;
+    prepared.ask.tenant = tenant(&headers);
     let (answer, report) = submit(&app, dialect, prepared)?;
     if report.shape().stream {
         return Ok(stream::response(answer, report, running, app.settings.ping_interval));

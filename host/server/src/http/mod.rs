@@ -16,6 +16,7 @@ mod prepare;
 mod random;
 mod report;
 mod running;
+mod tenant;
 mod watch;
 
 use std::sync::Arc;

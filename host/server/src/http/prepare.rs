@@ -4,6 +4,7 @@
 
 use engine::EngineError;
 use journey::Adjustments;
+use scheduler::Tenant;
 
 use super::error::{ApiError, Fault};
 use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
@@ -51,6 +52,7 @@ pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Resul
         tokens_min: wanted.tokens_min,
         max_tokens: limit.map(|(most, _)| most),
         candidates: shape.logprobs.unwrap_or(0),
+        tenant: Tenant::default(),
     };
     Ok(Prepared { model, selected, ask, shape, names })
 }

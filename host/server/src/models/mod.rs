@@ -9,6 +9,6 @@ mod pull;
 mod source;
 
 pub use hub::{HubError, HubFile, HubModel};
-pub use memory::{MemoryError, Need, available_memory, check_memory};
+pub use memory::{MemoryError, Need, available_memory, check_memory, kv_budget};
 pub use pull::{PullError, PullProgress, pull};
 pub use source::{ModelSource, SourceError};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
 use policy::Revision;
+use scheduler::Tenant;
 use tokio::sync::mpsc;
 
 use super::catalog::Route;
@@ -31,6 +32,8 @@ pub struct Ask {
     pub max_tokens: Option<usize>,
     /// How many candidates to report per token.
     pub candidates: usize,
+    /// On whose behalf: steps are shared evenly between tenants, and each finds only its own text in the prefix cache.
+    pub tenant: Tenant,
 }
 
 impl Ask {
@@ -48,6 +51,7 @@ impl Ask {
             tokens_min: 0,
             max_tokens: None,
             candidates: 0,
+            tenant: Tenant::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::subserver::Powered;
 use crate::config::{self, Config};
-use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory};
+use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory, kv_budget};
 
 /// Who is told how far loading has come.
 pub trait LoadProgress {
@@ -140,8 +140,9 @@ pub(super) fn load_catalog(
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
     let mut simulated = BTreeMap::new();
-    for (name, model, files) in find(config)? {
-        let loaded = load(name, (model, &files), &cores, &mut simulated, progress);
+    for Found { name, model, files, kv_bytes } in find(config)? {
+        let options = LoadOptions { kv_bytes, ..options(model, &cores) };
+        let loaded = load(name, (model, &files), options, &mut simulated, progress);
         let Loaded { mut engine, tokenizer } = loaded
             .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
         // Threads that were asked for by number are not cut to an equal part.
@@ -168,8 +169,18 @@ pub(super) fn load_catalog(
     Ok((Catalog { models, routes }, engines))
 }
 
-/// Finds the files of all models, and refuses models that cannot all be in memory before it is spent on one of them.
-fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, StartError> {
+/// A model's files, and its part of the memory.
+struct Found<'a> {
+    name: &'a str,
+    model: &'a config::Model,
+    files: ModelFiles,
+    /// Most bytes of keys and values.
+    kv_bytes: u64,
+}
+
+/// Finds the files of all models, shares memory among them, and refuses models that cannot all be in it before it is spent
+/// on one of them.
+fn find(config: &Config) -> Result<Vec<Found<'_>>, StartError> {
     let mut found = Vec::with_capacity(config.models.len());
     let mut needs = Vec::with_capacity(config.models.len());
     let journeys = config.server.journeys_max.get() as u64;
@@ -178,18 +189,29 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
             .source
             .files()
             .map_err(|source| StartError::Source { model: name.clone(), source: Box::new(source) })?;
-        // A GPU has memory of its own, and says when it is full; a simulated model has nothing in memory.
-        if config.server.memory_check && model.device == Device::Cpu && model.sim.is_none() {
-            let spec = engine::inspect(&files)
-                .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
-            needs.push(Need::new(name, &spec, model.kv, (model.kv_bytes(), journeys)));
-        }
-        found.push((name.as_str(), model, files));
+        let spec = engine::inspect(&files)
+            .map_err(|source| StartError::Model { model: name.clone(), source: Box::new(source) })?;
+        let need = Need::new(name, &spec, model.kv, (model.kv_bytes(), journeys));
+        // A GPU has memory of its own, and says when it is full; what a simulated model holds is only counted.
+        let kv_bytes = match (&model.sim, model.device) {
+            (Some(_), _) => need.named.unwrap_or(need.most),
+            (None, Device::Cuda(_)) => need.named.unwrap_or(GPU_KV_BYTES),
+            (None, Device::Cpu) => {
+                needs.push((found.len(), need));
+                0
+            }
+        };
+        found.push(Found { name, model, files, kv_bytes });
     }
+    let available = available_memory();
+    let (places, needs): (Vec<usize>, Vec<Need>) = needs.into_iter().unzip();
     if config.server.memory_check
-        && let Some(available) = available_memory()
+        && let Some(available) = available
     {
         check_memory(&needs, available)?;
+    }
+    for (place, kv_bytes) in places.into_iter().zip(kv_budget(&needs, available.unwrap_or(UNKNOWN_BYTES))) {
+        found[place].kv_bytes = kv_bytes;
     }
     Ok(found)
 }
@@ -198,11 +220,10 @@ fn find(config: &Config) -> Result<Vec<(&str, &config::Model, ModelFiles)>, Star
 fn load(
     name: &str,
     (model, files): (&config::Model, &ModelFiles),
-    cores: &Cores,
+    options: LoadOptions,
     simulated: &mut BTreeMap<u16, Arc<SimDevice>>,
     progress: &mut dyn LoadProgress,
 ) -> Result<Loaded<Box<dyn Engine>>, EngineError> {
-    let options = options(model, cores);
     if let Some(sim) = &model.sim {
         let device = simulated.entry(sim.device).or_default();
         return engine::simulate((name, files), options, sim.settings(), device);
@@ -224,7 +245,6 @@ fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
     LoadOptions {
         threads: model.threads.map_or_else(|| cores.threads_max(), NonZeroUsize::get),
         kv: model.kv,
-        kv_bytes: model.kv_bytes(),
         ..LoadOptions::default()
     }
 }
@@ -333,3 +353,9 @@ fn assemble(
         deciding,
     }
 }
+
+/// KV on a GPU where the configuration does not say it.
+const GPU_KV_BYTES: u64 = 1 << 30;
+
+/// Taken as available where nobody can say what is.
+const UNKNOWN_BYTES: u64 = 4 << 30;

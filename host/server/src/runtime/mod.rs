@@ -141,6 +141,7 @@ impl Runtime {
         let (client, events) = mpsc::channel(max_tokens + EVENTS_BESIDE_TOKENS);
         let submission = Submission {
             id,
+            tenant: ask.tenant,
             request,
             route: Arc::clone(route),
             decider,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use journey::{Consult, Decision, Effect, Journey, JourneyId, Made, Sampled, Step};
 use policy::{PolicyError, Session};
+use scheduler::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -31,6 +32,7 @@ impl Place {
 /// One request on its way. It is owned by one loop at a time.
 pub(super) struct Traveller {
     pub(super) journey: Journey,
+    pub(super) tenant: Tenant,
     pub(super) route: Arc<Route>,
     /// None for single models, and after the policy has failed.
     session: Option<Session>,
@@ -50,13 +52,13 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        journey: Journey,
+        (journey, tenant): (Journey, Tenant),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { journey, route, session: None, client, place, metrics }
+        Self { journey, tenant, route, session: None, client, place, metrics }
     }
 
     /// Gives the journey its policy session, or, if that failed, sends it the fallback's way.

@@ -31,10 +31,12 @@ struct ModelMetrics {
     running: AtomicUsize,
     parked: AtomicUsize,
     kv_tokens: AtomicUsize,
+    kv_hits: AtomicU64,
     steps: AtomicU64,
     rows: AtomicU64,
     fed: AtomicU64,
     generated: AtomicU64,
+    preempted: AtomicU64,
 }
 
 /// A request counted as waiting until this is dropped.
@@ -100,10 +102,12 @@ impl Metrics {
         page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
         page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
         page.per_model(&KV_TOKENS, &self.models, |m| m.kv_tokens.load(Relaxed) as u64);
+        page.per_model(&KV_HITS, &self.models, |m| m.kv_hits.load(Relaxed));
         page.per_model(&STEPS, &self.models, |m| m.steps.load(Relaxed));
         page.per_model(&STEP_ROWS, &self.models, |m| m.rows.load(Relaxed));
         page.per_model(&FED, &self.models, |m| m.fed.load(Relaxed));
         page.per_model(&GENERATED, &self.models, |m| m.generated.load(Relaxed));
+        page.per_model(&PREEMPTED, &self.models, |m| m.preempted.load(Relaxed));
         self.render_handoffs(&mut page);
         page.single(&WAITING, self.waiting.load(Relaxed) as u64);
         page.single(&FINISHED, self.finished.load(Relaxed));
@@ -118,6 +122,7 @@ impl Metrics {
         model.running.store(running, Relaxed);
         model.parked.store(parked, Relaxed);
         model.kv_tokens.store(kv.tokens, Relaxed);
+        model.kv_hits.store(kv.hit_tokens, Relaxed);
     }
 
     pub(crate) fn step(&self, model: ModelIx, rows: usize, tokens: usize) {
@@ -125,6 +130,10 @@ impl Metrics {
         model.steps.fetch_add(1, Relaxed);
         model.rows.fetch_add(rows as u64, Relaxed);
         model.fed.fetch_add(tokens as u64, Relaxed);
+    }
+
+    pub(crate) fn preempted(&self, model: ModelIx) {
+        self.models[model.index()].preempted.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn token_made(&self, model: ModelIx) {
@@ -213,10 +222,14 @@ const PREFIX: &str = "tokenrouter";
 const RUNNING: Family = Family::gauge("num_requests_running", "Journeys whose turn it is at the model.");
 const PARKED: Family = Family::gauge("num_requests_parked", "Journeys that are away and whose KV is kept.");
 const KV_TOKENS: Family = Family::gauge("kv_cache_tokens", "Tokens in the KV cache.");
+const KV_HITS: Family =
+    Family::counter("prefix_cache_hits_total", "Tokens found in the prefix cache instead of being computed.");
 const STEPS: Family = Family::counter("steps_total", "Steps of the model.");
 const STEP_ROWS: Family = Family::counter("step_rows_total", "Journeys in steps, summed.");
 const FED: Family = Family::counter("fed_tokens_total", "Tokens fed to the model.");
 const GENERATED: Family = Family::counter("generation_tokens_total", "Committed tokens made by the model.");
+const PREEMPTED: Family =
+    Family::counter("num_preemptions_total", "Journeys that went without memory for a while.");
 const HANDOFFS: Family = Family::counter("handoffs_total", "Journeys handed from one model to another.");
 const WAITING: Family = Family::gauge("num_requests_waiting", "Requests waiting for a place.");
 const FINISHED: Family = Family::counter("request_success_total", "Answers that were completed.");

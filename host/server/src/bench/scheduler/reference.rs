@@ -36,7 +36,7 @@ impl Reference {
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[Align::Right, Align::Right, Align::Right, Align::Right, Align::Left]);
         table.row([&"N", &"B1", &"tokens/s", &"in the paper", &""]);
-        for entry in &self.0 {
+        for entry in self.0.iter().filter(|entry| self.is_telling(entry)) {
             let paper = entry.paper_tokens_per_s.map_or_else(String::new, |paper| format!("{paper:.1}"));
             let best = if entry.is_best { "best" } else { "" };
             let rate = format!("{:.1}", entry.tokens_per_s);
@@ -44,7 +44,19 @@ impl Reference {
         }
         table
     }
+
+    /// Of many thresholds, those at the ends and around the best.
+    fn is_telling(&self, entry: &study::Reference) -> bool {
+        let best = self.0.iter().find(|best| best.is_best && best.journeys == entry.journeys);
+        let near = best.is_some_and(|best| best.batch.abs_diff(entry.batch) <= NEAR);
+        entry.journeys <= ALL_UP_TO || near || entry.batch == 1 || entry.batch == entry.journeys
+    }
 }
 
-/// Two to four are the paper's. The chain's states grow with a power of the number: sixteen is what fits.
-const JOURNEYS: [usize; 5] = [2, 3, 4, 8, 16];
+/// Up to so many requests all thresholds are shown.
+const ALL_UP_TO: usize = 8;
+/// Beyond, so many on either side of the best.
+const NEAR: usize = 2;
+
+/// Two to four are the paper's.
+const JOURNEYS: [usize; 6] = [2, 3, 4, 8, 16, 64];

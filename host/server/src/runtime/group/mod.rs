@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use engine::ModelSpec;
 use journey::JourneyId;
-use scheduler::conductor::{Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step};
+use scheduler::conductor::{
+    Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step, Until,
+};
 use scheduler::law::{Load, StepLaw};
 use scheduler::{Member, Share};
 use tokio::sync::Notify;
@@ -88,9 +90,12 @@ impl Group {
         self.plan_if_due(&conductor);
     }
 
-    /// A journey is over, or on its way without having been in a step.
+    /// A journey is over, has no memory for now, or is on its way without having been in a step.
     pub(super) fn gone(&self, journey: JourneyId) {
-        self.lock().gone(journey);
+        let mut conductor = self.lock();
+        conductor.gone(journey);
+        // It may have been the one that others waited for.
+        self.wake(&conductor, None);
     }
 
     /// Whether a model runs now; the rows are chosen under the same lock, so that a model of the same device is not let
@@ -107,9 +112,18 @@ impl Group {
                 conductor.began(member, now, Step { rows: &journeys(&shares), load });
                 Next::Run(shares)
             }
-            Decision::Wait { by_s, .. } => {
+            Decision::Wait { until, by_s } => {
+                self.make_sure_of(member, until);
                 Next::Wait(by_s.map(|by_s| Duration::from_secs_f64((by_s - now).max(SHORTEST_WAIT_S))))
             }
+        }
+    }
+
+    /// Whoever is waited for has to know that it is its turn: what has changed since it last asked may not have rung.
+    fn make_sure_of(&self, member: Member, until: Until) {
+        match until {
+            Until::StepOf(other) if other != member => self.bells[other.0].ring(),
+            Until::StepOf(_) | Until::Arrival => {}
         }
     }
 

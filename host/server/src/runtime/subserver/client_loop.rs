@@ -44,10 +44,10 @@ async fn admit(
     drop(waiting);
     let Ok(permit) = place else { return };
     let session = open_session(&submission);
-    let Submission { id, request, route, client, accepted, .. } = submission;
+    let Submission { id, tenant, request, route, client, accepted, .. } = submission;
     let journey = Journey::new(id, request);
-    let mut traveller =
-        Traveller::new(journey, route, client, Place::new(permit, accepted), Arc::clone(metrics));
+    let place = Place::new(permit, accepted);
+    let mut traveller = Traveller::new((journey, tenant), route, client, place, Arc::clone(metrics));
     traveller.begin(session);
     if inbox.send(Inbound::Arrive(Box::new(traveller))).await.is_err() {
         tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");

@@ -16,6 +16,7 @@ use engine::{Engine, EngineError, Row};
 use journey::{Draw, Effect, Journey, JourneyId, Sampled};
 use scheduler::conductor::Fate;
 use scheduler::law::Load;
+use scheduler::memory::{Aside, Relief};
 use scheduler::{Scheduler, Share, Turn};
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,6 +35,10 @@ pub(super) struct DecodeLoop {
     scheduler: Scheduler,
     /// Journeys whose turn it is here.
     residents: BTreeMap<JourneyId, Box<Traveller>>,
+    /// Those of them that go without memory for now.
+    aside: Aside,
+    /// Somebody who held memory has gone or is away.
+    has_freed: bool,
     /// Journeys that are away and whose KV is kept.
     parked: BTreeSet<JourneyId>,
     inbox: mpsc::Receiver<Inbound>,
@@ -55,6 +60,8 @@ impl DecodeLoop {
             engine: powered.engine,
             scheduler: Scheduler::new(powered.limits),
             residents: BTreeMap::new(),
+            aside: Aside::default(),
+            has_freed: false,
             parked: BTreeSet::new(),
             inbox,
             outbound,
@@ -66,6 +73,7 @@ impl DecodeLoop {
     fn run(&mut self) {
         while self.take_in() {
             self.drop_the_gone();
+            self.bring_back();
             self.metrics.set_journeys(self.here, self.residents.len(), self.parked.len(), self.engine.kv());
             let (scheduler, residents) = (&mut self.scheduler, &self.residents);
             match self.group.next(self.here.member(), || choose(scheduler, residents)) {
@@ -124,12 +132,36 @@ impl DecodeLoop {
         }
     }
 
+    /// Tries one of those that go without memory again, once there may be some.
+    fn bring_back(&mut self) {
+        let nobody_active = self.aside.len() == self.residents.len();
+        if !(self.has_freed || nobody_active) {
+            return;
+        }
+        self.has_freed = false;
+        let Some(traveller) = self.aside.bring_back().and_then(|id| self.residents.get(&id)) else { return };
+        let journey = &traveller.journey;
+        self.scheduler.set_pending(journey.id(), traveller.tenant, journey.pending().1.len());
+        self.group.arrived(journey.id(), self.here.member(), journey.visit_left());
+    }
+
+    /// KV of journeys that were away, or set aside, may have been taken meanwhile; it is fed again.
+    fn see_what_is_held(&mut self, shares: &[Share]) {
+        for share in shares {
+            if let Some(traveller) = self.residents.get_mut(&share.journey) {
+                traveller.journey.holds(self.engine.held(share.journey));
+            }
+        }
+    }
+
     fn step(&mut self, shares: &[Share]) {
-        let journeys: Vec<&Journey> = shares.iter().map(|share| resident(&self.residents, *share)).collect();
-        let both = || shares.iter().zip(&journeys);
-        let draws: Vec<Option<Draw<'_>>> = both().map(|(share, journey)| draw(journey, *share)).collect();
+        self.see_what_is_held(shares);
+        let travellers: Vec<&Traveller> =
+            shares.iter().map(|share| resident(&self.residents, *share)).collect();
+        let both = || shares.iter().zip(&travellers);
+        let draws: Vec<Option<Draw<'_>>> = both().map(|(share, of)| draw(&of.journey, *share)).collect();
         let rows: Vec<Row<'_>> =
-            both().zip(&draws).map(|((share, journey), draw)| row(journey, *share, draw)).collect();
+            both().zip(&draws).map(|((share, of), draw)| row(of, *share, draw)).collect();
         self.metrics.step(self.here, rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
         let engine = &mut self.engine;
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
@@ -147,7 +179,8 @@ impl DecodeLoop {
             Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
                 self.group.failed(self.here.member(), shares);
-                self.fail(shares, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
+                let journeys: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
+                self.fail(&journeys, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
         }
     }
@@ -176,13 +209,15 @@ impl DecodeLoop {
         match effect {
             Effect::Decode => {
                 let id = traveller.id();
-                self.scheduler.set_pending(id, traveller.journey.pending().1.len());
+                self.scheduler.set_pending(id, traveller.tenant, traveller.journey.pending().1.len());
                 self.residents.insert(id, traveller);
             }
             Effect::Leave { to } => {
                 let id = traveller.id();
                 self.scheduler.remove(id);
                 self.parked.insert(id);
+                self.engine.park(id);
+                self.has_freed = true;
                 let to = traveller.route.models[to.index()];
                 self.metrics.handed_off(self.here, to);
                 self.carry(Outbound::Handoff { to, traveller });
@@ -194,28 +229,52 @@ impl DecodeLoop {
         }
     }
 
-    /// Where the engine names the journey that it could not serve, the others of the step are fed again without it.
+    /// Where the engine names the journey that it could not serve, the others of the step are fed again without it; where
+    /// there was no memory for it, without the youngest.
     fn step_failed(&mut self, shares: &[Share], error: &EngineError) {
-        let at_fault = match error {
-            EngineError::KvFull { journey, .. } | EngineError::NotFinite { journey } => Some(*journey),
-            _ => None,
-        };
-        let ends = |share: &Share| at_fault.is_none_or(|journey| journey == share.journey);
-        let (ended, others): (Vec<Share>, Vec<Share>) = shares.iter().partition(|share| ends(share));
         self.group.failed(self.here.member(), shares);
+        let ended = match error {
+            EngineError::KvFull { journey, .. } => {
+                match self.aside.make_room(*journey, self.residents.keys().copied()) {
+                    Relief::SetAside(journey) => {
+                        self.set_aside(journey);
+                        Vec::new()
+                    }
+                    Relief::Refuse => vec![*journey],
+                }
+            }
+            EngineError::NotFinite { journey } => vec![*journey],
+            _ => shares.iter().map(|share| share.journey).collect(),
+        };
         self.fail(&ended, &error.to_string());
-        for share in others {
-            if let Some(traveller) = self.residents.get(&share.journey) {
-                self.scheduler.set_pending(share.journey, traveller.journey.pending().1.len());
+        for share in shares {
+            if let Some(traveller) = self.active(share.journey) {
+                let (tenant, pending) = (traveller.tenant, traveller.journey.pending().1.len());
+                self.scheduler.set_pending(share.journey, tenant, pending);
             }
         }
     }
 
+    /// Lets the memory of a journey be taken; it stays, and is in no step until it is brought back.
+    fn set_aside(&mut self, journey: JourneyId) {
+        tracing::debug!(%journey, model = self.engine.spec().name, "no memory: the youngest is set aside");
+        self.scheduler.remove(journey);
+        self.group.gone(journey);
+        self.engine.park(journey);
+        self.metrics.preempted(self.here);
+    }
+
+    /// A resident that is not set aside.
+    fn active(&self, journey: JourneyId) -> Option<&Traveller> {
+        let is_aside = self.aside.contains(journey);
+        self.residents.get(&journey).filter(|_| !is_aside).map(|traveller| &**traveller)
+    }
+
     /// The engine could not do the step: it is the end of these journeys, and of no others.
-    fn fail(&mut self, shares: &[Share], error: &str) {
-        tracing::error!(model = self.engine.spec().name, error, "a step failed");
-        for share in shares {
-            if let Some(traveller) = self.residents.remove(&share.journey) {
+    fn fail(&mut self, journeys: &[JourneyId], error: &str) {
+        for journey in journeys {
+            tracing::error!(%journey, model = self.engine.spec().name, error, "a step failed");
+            if let Some(traveller) = self.residents.remove(journey) {
                 self.let_go(&traveller);
                 traveller.end(Event::Failed { message: error.to_owned() });
             }
@@ -226,6 +285,8 @@ impl DecodeLoop {
     fn let_go(&mut self, traveller: &Traveller) {
         let id = traveller.id();
         self.scheduler.remove(id);
+        self.aside.remove(id);
+        self.has_freed = true;
         self.group.gone(id);
         self.engine.release(id);
         for at in traveller.traces_elsewhere(self.here) {
@@ -244,14 +305,14 @@ impl DecodeLoop {
 /// The rows of the next step, and what it carries.
 fn choose(scheduler: &mut Scheduler, residents: &BTreeMap<JourneyId, Box<Traveller>>) -> (Vec<Share>, Load) {
     let Turn::Run(shares) = scheduler.next_turn() else { return (Vec::new(), Load::default()) };
-    let context = shares.iter().map(|share| resident(residents, *share).pending().0).sum();
+    let context = shares.iter().map(|share| resident(residents, *share).journey.pending().0).sum();
     let tokens = shares.iter().map(|share| share.tokens).sum();
     let load = Load { rows: shares.len(), tokens, context };
     (shares, load)
 }
 
-fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &Journey {
-    &residents.get(&share.journey).expect("the scheduler knows residents only").journey
+fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &Traveller {
+    residents.get(&share.journey).expect("the scheduler knows residents only")
 }
 
 /// A journey draws when everything that is pending is fed.
@@ -259,9 +320,10 @@ fn draw(journey: &Journey, share: Share) -> Option<Draw<'_>> {
     (share.tokens == journey.pending().1.len()).then(|| journey.draw())
 }
 
-fn row<'a>(journey: &'a Journey, share: Share, draw: &'a Option<Draw<'a>>) -> Row<'a> {
-    let (from, pending) = journey.pending();
-    Row { journey: share.journey, salt: 0, from, tokens: &pending[..share.tokens], draws: draw.as_slice() }
+fn row<'a>(traveller: &'a Traveller, share: Share, draw: &'a Option<Draw<'a>>) -> Row<'a> {
+    let (from, pending) = traveller.journey.pending();
+    let salt = traveller.tenant.0;
+    Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws: draw.as_slice() }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

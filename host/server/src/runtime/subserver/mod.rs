@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::Engine;
 use journey::{JourneyId, Request};
 use policy::{Revision, Settings};
-use scheduler::Member;
+use scheduler::{Member, Tenant};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,7 @@ use decode_loop::DecodeLoop;
 /// A request on its way into the entry subserver.
 pub(super) struct Submission {
     pub(super) id: JourneyId,
+    pub(super) tenant: Tenant,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
