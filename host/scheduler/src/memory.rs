@@ -38,9 +38,15 @@ impl Aside {
         }
     }
 
-    /// Somebody has left, or nobody is active: the oldest is to be tried again.
-    pub fn bring_back(&mut self) -> Option<JourneyId> {
-        self.journeys.pop_first()
+    /// Who is to be tried again, if anybody: the oldest.
+    ///
+    /// `freed` says that somebody has ended since the last time; `active` how many have their turn here and are not set
+    /// aside; `away` the oldest of those whose turn it is elsewhere and who will be back. Without an end, only the oldest
+    /// of all goes on: others would take the memory of those who are about to return, and give it back for nothing.
+    pub fn bring_back(&mut self, freed: bool, active: usize, away: Option<JourneyId>) -> Option<JourneyId> {
+        let oldest = *self.journeys.first()?;
+        let is_oldest_of_all = active == 0 && away.is_none_or(|away| oldest < away);
+        (freed || is_oldest_of_all).then(|| self.journeys.pop_first()).flatten()
     }
 
     /// A journey is over; unknown ones are ignored.
@@ -82,56 +88,100 @@ mod tests {
         assert_eq!(aside.make_room(JourneyId(1), present()), Relief::SetAside(JourneyId(3)));
         assert_eq!(aside.make_room(JourneyId(2), present()), Relief::SetAside(JourneyId(2)));
         assert_eq!(aside.make_room(JourneyId(1), present()), Relief::Refuse);
-        assert_eq!(
-            [aside.bring_back(), aside.bring_back(), aside.bring_back()],
-            [Some(JourneyId(2)), Some(JourneyId(3)), None]
-        );
+        assert_eq!(aside.bring_back(false, 1, None), None);
+        assert_eq!(aside.bring_back(false, 0, Some(JourneyId(1))), None, "1 will be back");
+        assert_eq!(aside.bring_back(false, 0, Some(JourneyId(9))), Some(JourneyId(2)));
+        assert_eq!(aside.bring_back(true, 1, Some(JourneyId(1))), Some(JourneyId(3)));
+        assert_eq!(aside.bring_back(true, 0, None), None);
+    }
+
+    /// One of two models between which journeys go to and fro, each with its own memory.
+    #[derive(Default)]
+    struct Model {
+        aside: Aside,
+        held: BTreeMap<JourneyId, usize>,
+        freed: bool,
+    }
+
+    /// A journey: how many tokens it has, where its turn is.
+    struct Traveller {
+        length: usize,
+        at: usize,
+    }
+
+    /// A step of a model for all who are active there; those who were refused.
+    fn step(
+        model: &mut Model,
+        (here, room): (usize, usize),
+        travellers: &mut BTreeMap<JourneyId, Traveller>,
+    ) -> Option<JourneyId> {
+        let present: Vec<JourneyId> =
+            travellers.iter().filter(|(_, t)| t.at == here).map(|(id, _)| *id).collect();
+        let is_aside = |aside: &Aside, id: &JourneyId| aside.contains(*id);
+        let active = present.iter().filter(|id| !is_aside(&model.aside, id)).count();
+        let away = model.held.keys().find(|id| travellers[id].at != here).copied();
+        model.aside.bring_back(std::mem::take(&mut model.freed), active, away);
+        let active: Vec<JourneyId> =
+            present.iter().filter(|id| !is_aside(&model.aside, id)).copied().collect();
+        let mut used: usize = 0;
+        for &id in &active {
+            used += travellers[&id].length + 1;
+            if used > room {
+                return match model.aside.make_room(id, present.iter().copied()) {
+                    Relief::SetAside(journey) => {
+                        model.held.remove(&journey);
+                        None
+                    }
+                    Relief::Refuse => Some(id),
+                };
+            }
+        }
+        // What those who are away hold is taken as far as it is needed, from the last that left.
+        let mut spare = room - used;
+        model.held.retain(|id, tokens| {
+            let stays = travellers[id].at != here && *tokens <= spare;
+            spare -= if stays { *tokens } else { 0 };
+            stays
+        });
+        for id in active {
+            let traveller = travellers.get_mut(&id).expect("active");
+            traveller.length += 1;
+            model.held.insert(id, traveller.length);
+            traveller.at = (id.0 as usize + traveller.length / 2) % 2;
+        }
+        None
     }
 
     proptest! {
-        /// A model with `room` places for tokens and journeys that each need a number of them at the end: all end, unless
-        /// one alone needs more than there is.
         #[test]
-        fn everybody_ends(room in 4usize..30, needs in proptest::collection::vec(1usize..34, 1..12)) {
-            let mut aside = Aside::default();
-            let mut held: BTreeMap<JourneyId, usize> = (0..needs.len() as u64).map(|id| (JourneyId(id), 0)).collect();
-            let mut refused = Vec::new();
-            let mut freed = false;
-            // Every step feeds each active journey one token, as far as there is room.
-            for _ in 0..20_000 {
-                if held.is_empty() {
+        fn journeys_between_two_small_memories_all_end(
+            rooms in [4usize..20, 4usize..20],
+            needs in proptest::collection::vec(1usize..24, 1..10),
+        ) {
+            let mut models = [Model::default(), Model::default()];
+            let travellers = (0..needs.len()).map(|id| (JourneyId(id as u64), Traveller { length: 0, at: id % 2 }));
+            let mut travellers: BTreeMap<JourneyId, Traveller> = travellers.collect();
+            for turn in 0..20_000 {
+                if travellers.is_empty() {
                     break;
                 }
-                if freed || aside.len() == held.len() {
-                    aside.bring_back();
-                    freed = false;
+                let here = turn % 2;
+                let refused = step(&mut models[here], (here, rooms[here]), &mut travellers);
+                if let Some(id) = refused {
+                    prop_assert!(travellers[&id].length + 1 > rooms[here], "{id} would have fitted alone");
                 }
-                let active: Vec<JourneyId> =
-                    held.keys().copied().filter(|id| !aside.journeys.contains(id)).collect();
-                let wanted: usize = active.iter().map(|id| held[id] + 1).sum();
-                if wanted > room {
-                    let mut sum = 0;
-                    let short = *active.iter().find(|id| { sum += held[id] + 1; sum > room }).expect("one is");
-                    match aside.make_room(short, held.keys().copied()) {
-                        // What it held is taken and has to be fed again.
-                        Relief::SetAside(journey) => { held.insert(journey, 0); }
-                        Relief::Refuse => { held.remove(&short); refused.push(short); freed = true; }
-                    }
-                    continue;
-                }
-                for id in active {
-                    let tokens = held.get_mut(&id).expect("active");
-                    *tokens += 1;
-                    if *tokens == needs[id.0 as usize] {
-                        held.remove(&id);
-                        freed = true;
+                let over = |(id, t): (&JourneyId, &Traveller)| t.length >= needs[id.0 as usize] || Some(*id) == refused;
+                let ended: Vec<JourneyId> = travellers.iter().filter(|(id, t)| over((*id, *t))).map(|(id, _)| *id).collect();
+                for id in ended {
+                    travellers.remove(&id);
+                    for model in &mut models {
+                        model.freed |= model.held.remove(&id).is_some();
+                        model.aside.remove(id);
                     }
                 }
             }
-            prop_assert!(held.is_empty(), "still there: {held:?}");
-            for id in refused {
-                prop_assert!(needs[id.0 as usize] > room, "{id} was refused and would have fitted alone");
-            }
+            let left: Vec<_> = travellers.iter().map(|(id, t)| (id.0, t.length, t.at)).collect();
+            prop_assert!(left.is_empty(), "still there: {left:?}");
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct DecodeLoop {
     residents: BTreeMap<JourneyId, Box<Traveller>>,
     /// Those of them that go without memory for now.
     aside: Aside,
-    /// Somebody who held memory has gone or is away.
+    /// Somebody who held memory has ended.
     has_freed: bool,
     /// Journeys that are away and whose KV is kept.
     parked: BTreeSet<JourneyId>,
@@ -113,6 +113,7 @@ impl DecodeLoop {
             Inbound::Release(journey, place) => {
                 self.parked.remove(&journey);
                 self.engine.release(journey);
+                self.has_freed = true;
                 drop(place);
             }
             Inbound::Stop => self.stopped = true,
@@ -134,12 +135,10 @@ impl DecodeLoop {
 
     /// Tries one of those that go without memory again, once there may be some.
     fn bring_back(&mut self) {
-        let nobody_active = self.aside.len() == self.residents.len();
-        if !(self.has_freed || nobody_active) {
-            return;
-        }
-        self.has_freed = false;
-        let Some(traveller) = self.aside.bring_back().and_then(|id| self.residents.get(&id)) else { return };
+        let freed = std::mem::take(&mut self.has_freed);
+        let active = self.residents.len() - self.aside.len();
+        let brought = self.aside.bring_back(freed, active, self.parked.first().copied());
+        let Some(traveller) = brought.and_then(|id| self.residents.get(&id)) else { return };
         let journey = &traveller.journey;
         self.scheduler.set_pending(journey.id(), traveller.tenant, journey.pending().1.len());
         self.group.arrived(journey.id(), self.here.member(), journey.visit_left());
@@ -217,7 +216,6 @@ impl DecodeLoop {
                 self.scheduler.remove(id);
                 self.parked.insert(id);
                 self.engine.park(id);
-                self.has_freed = true;
                 let to = traveller.route.models[to.index()];
                 self.metrics.handed_off(self.here, to);
                 self.carry(Outbound::Handoff { to, traveller });
