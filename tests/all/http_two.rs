@@ -42,7 +42,7 @@ async fn one_stream_is_reset_and_its_neighbour_goes_on() {
     let answer: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
     let cancelled = async {
-        while !server.runtime().metrics().render().contains("tokenrouter_request_cancelled_total 1") {
+        while !server.runtime().metrics_page().contains("tokenrouter_request_cancelled_total 1") {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

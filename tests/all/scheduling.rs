@@ -83,6 +83,16 @@ async fn the_plan_is_shown_with_what_led_to_it() {
         // A machine that is busy with other things makes steps longer, never shorter.
         assert!(one_row_ms > 0.9 * fixed_ms && one_row_ms < 4.0 * fixed_ms, "{report:#}");
     }
+    let metrics = server.get("/metrics").await.text;
+    for gauge in [
+        "scheduler_threshold{model=\"large\"}",
+        "scheduler_step_fixed_seconds{model=\"small\"}",
+        "scheduler_plans_total",
+    ] {
+        let value = metrics.lines().find_map(|line| line.strip_prefix("tokenrouter_")?.strip_prefix(gauge));
+        let value = value.and_then(|value| value.trim().parse::<f64>().ok());
+        assert!(value.is_some_and(|value| value > 0.0), "{gauge}: {value:?}");
+    }
     let routed = small["routed"][0]["per_token"].as_f64().expect("a number");
     assert!((0.05..0.4).contains(&routed), "a fifth of the tokens is routed: {report:#}");
     assert!(report["plan"]["batch"].as_array().is_some_and(|batch| batch.len() == 2), "{report:#}");

@@ -34,6 +34,8 @@ pub struct SimSettings {
     pub context_s: f64,
     /// Share of positions at which the model is unsure: its two best tokens have 0.55 and 0.45, elsewhere 0.98 and 0.02.
     pub unsure: f64,
+    /// Most positions of one sequence; `None`: as many as the model has.
+    pub context: Option<usize>,
     /// Models of one seed say the same and are unsure at the same positions.
     pub seed: u64,
     /// What an answer says, over and over; without it, tokens are random.
@@ -43,7 +45,8 @@ pub struct SimSettings {
 impl Default for SimSettings {
     /// Steps that take no time by a model that is always sure.
     fn default() -> Self {
-        Self { fixed_s: 0.0, row_s: 0.0, token_s: 0.0, context_s: 0.0, unsure: 0.0, seed: 0, text: None }
+        let (fixed_s, row_s, token_s, context_s) = (0.0, 0.0, 0.0, 0.0);
+        Self { fixed_s, row_s, token_s, context_s, unsure: 0.0, context: None, seed: 0, text: None }
     }
 }
 
@@ -81,7 +84,9 @@ pub fn simulate(
     settings: SimSettings,
     device: &Arc<SimDevice>,
 ) -> Result<Loaded<Box<dyn Engine>>, EngineError> {
-    let spec = ModelSpec { name: name.to_owned(), ..inspect(files)? };
+    let spec = inspect(files)?;
+    let context = settings.context.unwrap_or(spec.context);
+    let spec = ModelSpec { name: name.to_owned(), context, ..spec };
     let tokenizer = Tokenizer::load(files)?;
     let words = words(&spec, &tokenizer, settings.text.as_deref())?;
     let shape = KvShape { layers: spec.layers, kv_heads: spec.kv_heads, head_dim: spec.head_dim };

@@ -1,5 +1,7 @@
 //! `[models.NAME.sim]`: a model whose steps only take time.
 
+use std::num::NonZeroUsize;
+
 use engine::SimSettings;
 use serde::Deserialize;
 
@@ -21,6 +23,8 @@ pub struct Sim {
     pub context_token_ms: f64,
     /// Share of positions at which the model is unsure: an entropy of 0.69 nats instead of 0.09. Default 0.
     pub unsure: f64,
+    /// Most positions of one sequence. Default: as many as the model of the files has.
+    pub context: Option<NonZeroUsize>,
     /// Models of one seed say the same. Default 0.
     pub seed: u64,
     /// What an answer says, over and over. Default: random tokens.
@@ -37,6 +41,7 @@ impl Sim {
             token_s: self.token_ms / 1e3,
             context_s: self.context_token_ms / 1e3,
             unsure: self.unsure,
+            context: self.context.map(NonZeroUsize::get),
             seed: self.seed,
             text: self.text.clone(),
         }

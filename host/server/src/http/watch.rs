@@ -24,7 +24,7 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
 
 /// Counters and gauges in Prometheus' text format.
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.runtime.metrics().render()).into_response()
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.runtime.metrics_page()).into_response()
 }
 
 /// When models run: the plan in force, with the numbers that led to it.

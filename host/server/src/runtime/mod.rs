@@ -93,6 +93,12 @@ impl Runtime {
         &self.metrics
     }
 
+    /// All metrics in Prometheus' text format.
+    #[must_use]
+    pub fn metrics_page(&self) -> String {
+        self.metrics.render(&self.group.gauges())
+    }
+
     /// When models run: what is believed of them, and the plan in force.
     #[must_use]
     pub fn scheduling(&self) -> serde_json::Value {

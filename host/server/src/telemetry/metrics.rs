@@ -4,12 +4,13 @@
 //! configuration. Writers are the loops; each write is one relaxed atomic operation, because a scrape needs no order
 //! between metrics.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use engine::KvUsage;
 
+use super::SchedulingGauges;
+use super::page::{Family, Page};
 use crate::runtime::{Catalog, Event, ModelIx};
 
 /// All metrics of a runtime.
@@ -97,24 +98,25 @@ impl Metrics {
 
     /// The Prometheus text format.
     #[must_use]
-    pub fn render(&self) -> String {
-        let mut page = Page(String::new());
-        page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
-        page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
-        page.per_model(&KV_TOKENS, &self.models, |m| m.kv_tokens.load(Relaxed) as u64);
-        page.per_model(&KV_HITS, &self.models, |m| m.kv_hits.load(Relaxed));
-        page.per_model(&STEPS, &self.models, |m| m.steps.load(Relaxed));
-        page.per_model(&STEP_ROWS, &self.models, |m| m.rows.load(Relaxed));
-        page.per_model(&FED, &self.models, |m| m.fed.load(Relaxed));
-        page.per_model(&GENERATED, &self.models, |m| m.generated.load(Relaxed));
-        page.per_model(&PREEMPTED, &self.models, |m| m.preempted.load(Relaxed));
+    pub fn render(&self, scheduling: &SchedulingGauges) -> String {
+        let mut page = Page::default();
+        page.per_model(&RUNNING, self.by_model(|m| m.running.load(Relaxed) as u64));
+        page.per_model(&PARKED, self.by_model(|m| m.parked.load(Relaxed) as u64));
+        page.per_model(&KV_TOKENS, self.by_model(|m| m.kv_tokens.load(Relaxed) as u64));
+        page.per_model(&KV_HITS, self.by_model(|m| m.kv_hits.load(Relaxed)));
+        page.per_model(&STEPS, self.by_model(|m| m.steps.load(Relaxed)));
+        page.per_model(&STEP_ROWS, self.by_model(|m| m.rows.load(Relaxed)));
+        page.per_model(&FED, self.by_model(|m| m.fed.load(Relaxed)));
+        page.per_model(&GENERATED, self.by_model(|m| m.generated.load(Relaxed)));
+        page.per_model(&PREEMPTED, self.by_model(|m| m.preempted.load(Relaxed)));
         self.render_handoffs(&mut page);
         page.single(&WAITING, self.waiting.load(Relaxed) as u64);
         page.single(&FINISHED, self.finished.load(Relaxed));
         page.single(&FAILED, self.failed.load(Relaxed));
         page.single(&CANCELLED, self.cancelled.load(Relaxed));
         page.single(&POLICY_FAILURES, self.policy_failures.load(Relaxed));
-        page.0
+        scheduling.render(&mut page);
+        page.text()
     }
 
     pub(crate) fn set_journeys(&self, model: ModelIx, running: usize, parked: usize, kv: KvUsage) {
@@ -157,6 +159,10 @@ impl Metrics {
         self.policy_failures.fetch_add(1, Relaxed);
     }
 
+    fn by_model<V>(&self, read: impl Fn(&ModelMetrics) -> V) -> impl Iterator<Item = (&str, V)> {
+        self.models.iter().map(move |model| (model.name.as_str(), read(model)))
+    }
+
     fn render_handoffs(&self, page: &mut Page) {
         page.head(&HANDOFFS);
         for (source, row) in self.models.iter().zip(&self.handoffs) {
@@ -169,55 +175,6 @@ impl Metrics {
         }
     }
 }
-
-/// A metric as Prometheus knows it.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-}
-
-impl Family {
-    const fn gauge(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: "gauge", help }
-    }
-
-    const fn counter(name: &'static str, help: &'static str) -> Self {
-        Self { name, kind: "counter", help }
-    }
-}
-
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, family: &Family) {
-        let Family { name, kind, help } = family;
-        self.line(format_args!("# HELP {PREFIX}_{name} {help}"));
-        self.line(format_args!("# TYPE {PREFIX}_{name} {kind}"));
-    }
-
-    fn value(&mut self, family: &Family, labels: &str, value: u64) {
-        self.line(format_args!("{PREFIX}_{}{labels} {value}", family.name));
-    }
-
-    fn single(&mut self, family: &Family, value: u64) {
-        self.head(family);
-        self.value(family, "", value);
-    }
-
-    fn per_model(&mut self, family: &Family, models: &[ModelMetrics], read: impl Fn(&ModelMetrics) -> u64) {
-        self.head(family);
-        for model in models {
-            self.value(family, &format!("{{model={:?}}}", model.name), read(model));
-        }
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("a String takes any text");
-    }
-}
-
-const PREFIX: &str = "tokenrouter";
 
 const RUNNING: Family = Family::gauge("num_requests_running", "Journeys whose turn it is at the model.");
 const PARKED: Family = Family::gauge("num_requests_parked", "Journeys that are away and whose KV is kept.");

@@ -1,5 +1,8 @@
 //! What can be seen of the running system: metrics here, logs through `tracing`.
 
 mod metrics;
+mod page;
+mod scheduling;
 
 pub use metrics::{Metrics, Waiting};
+pub use scheduling::{ModelGauges, SchedulingGauges};

@@ -201,7 +201,7 @@ mod tests {
         let measured = overhead(&config, "pair/entropy", (&[1, 8], Duration::from_millis(100)), |_| ()).await;
         let json = measured.expect("measured").json();
         let points = json["overhead"].as_array().expect("points");
-        assert_eq!(points.len(), 2);
+        assert_eq!((points.len(), json["hops"].as_array().map(Vec::len)), (2, Some(3)));
         assert!(
             points.iter().all(|point| point["us_per_token_overhead"].as_f64().is_some_and(|us| us > 0.0)),
             "{json:#}"

@@ -1,4 +1,5 @@
-//! What everything but the models costs: steps that take no time, and requests that hop at every third token.
+//! What everything but the models costs: steps that take no time, and requests that hop at every third token; and what one
+//! hop costs at contexts of different lengths, with requests that hop twice for every token.
 //!
 //! Requests go straight into the runtime, without HTTP. What is left is the scheduler, the loops, the policy in Wasm and
 //! the simulated engine's own sampling, which is measured alone and taken off.
@@ -16,10 +17,12 @@ use crate::config::Config;
 use crate::runtime::{Ask, Event, Runtime, StartError};
 use crate::terminal::{Align, Table};
 
-/// Microseconds per token.
+/// Microseconds per token and per hop.
 #[derive(Clone, Debug, Default)]
 pub struct Overhead {
     points: Vec<Point>,
+    /// Positions in the context, and the microseconds of a hop there.
+    hops: Vec<(usize, f64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,54 @@ pub async fn overhead(
         let all_us = seconds * 1e6 / tokens.max(1) as f64;
         overhead.points.push(Point { requests, tokens, all_us, engine_us });
     }
+    overhead.hops = hops(config, route).await?;
     Ok(overhead)
+}
+
+/// Microseconds of a hop at each context: one request whose every token is routed, so that it goes to the large model and
+/// back for each. From its first token to its last, as its prompt has to be fed first.
+async fn hops(config: &Config, route: &str) -> Result<Vec<(usize, f64)>, RoutingError> {
+    let mut config = config.clone();
+    for model in config.models.values_mut() {
+        if let Some(sim) = &mut model.sim {
+            sim.unsure = 1.0;
+            sim.context = std::num::NonZeroUsize::new(CONTEXTS[CONTEXTS.len() - 1] + 2 * ANSWER);
+        }
+    }
+    let starting = config.clone();
+    let started = tokio::task::spawn_blocking(move || Runtime::start(&starting, &mut ())).await?;
+    let runtime = started.map_err(|error: StartError| Box::new(error))?;
+    let mut hops = Vec::new();
+    for context in CONTEXTS {
+        let mut best = f64::INFINITY;
+        // What disturbs only adds, so the fastest counts.
+        for round in 0..ROUNDS {
+            best = best.min(one_request(&runtime, route, (context, round)).await? * 1e6 / 2.0);
+        }
+        hops.push((context, best));
+    }
+    runtime.shut_down(Duration::ZERO).await;
+    Ok(hops)
+}
+
+/// Seconds per token after the first.
+async fn one_request(
+    runtime: &Runtime,
+    route: &str,
+    (context, round): (usize, usize),
+) -> Result<f64, RoutingError> {
+    let selected = runtime.catalog().select(route)?;
+    let prompt = (0..context).map(|at| ((round + at) % 40) as u32 + 5).collect();
+    let ask = Ask { max_tokens: Some(ANSWER), ignore_eos: true, ..Ask::greedy(prompt) };
+    let mut events = runtime.submit(&selected, ask).map_err(|error| broken(&error))?.events;
+    let mut came = Vec::with_capacity(ANSWER);
+    while let Some(event) = events.recv().await {
+        if matches!(event, Event::Made(_)) {
+            came.push(Instant::now());
+        }
+    }
+    let span = came.first().zip(came.last()).map_or(Duration::ZERO, |(first, last)| *last - *first);
+    Ok(span.as_secs_f64() / came.len().saturating_sub(1).max(1) as f64)
 }
 
 /// Tokens and seconds.
@@ -125,7 +175,12 @@ impl Overhead {
                 "us_per_token_overhead": point.all_us - point.engine_us,
             })
         };
-        json!({ "engine": "sim", "overhead": self.points.iter().map(row).collect::<Vec<_>>() })
+        let hop = |(context, us): &(usize, f64)| json!({ "context": context, "us_per_hop": us });
+        json!({
+            "engine": "sim",
+            "overhead": self.points.iter().map(row).collect::<Vec<_>>(),
+            "hops": self.hops.iter().map(hop).collect::<Vec<_>>(),
+        })
     }
 
     /// For people.
@@ -144,7 +199,22 @@ impl Overhead {
         }
         table
     }
+
+    /// What a hop costs, for people.
+    #[must_use]
+    pub fn hop_table(&self) -> Table {
+        let mut table = Table::new(&[Align::Right; 2]);
+        table.row([&"context", &"us a hop"]);
+        for (context, us) in &self.hops {
+            table.row([context, &format!("{us:.1}")]);
+        }
+        table
+    }
 }
+
+/// Positions in the context at which a hop is timed.
+const CONTEXTS: [usize; 3] = [100, 1_000, 10_000];
+const ROUNDS: usize = 5;
 
 /// Tokens of a prompt and of an answer.
 const PROMPT: usize = 16;

@@ -193,9 +193,11 @@ async fn overhead(args: &Routing, terminal: &Terminal) -> Result<(), CliError> {
     let measured = measured?;
     let style = palette::STRONG;
     terminal.line(format_args!(
-        "{style}steps that take no time, {:.0} % of tokens routed: what all the rest costs{style:#}\n{}",
+        "{style}steps that take no time, {:.0} % of tokens routed: what all the rest costs{style:#}\n{}\n\n\
+         {style}a hop from model to model and its decision, one request alone{style:#}\n{}",
         args.share * 100.0,
-        measured.table()
+        measured.table(),
+        measured.hop_table()
     ))?;
     match &args.json {
         Some(file) => save(file, &format!("{:#}\n", measured.json()), terminal),

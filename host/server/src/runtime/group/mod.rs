@@ -7,6 +7,7 @@
 mod bell;
 mod report;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(super) struct Group {
     begun: Instant,
     /// A plan is due.
     due: Notify,
+    /// Plans made.
+    plans: AtomicU64,
 }
 
 /// A model as its scheduling needs to know it.
@@ -74,6 +77,7 @@ impl Group {
             mode,
             begun: Instant::now(),
             due: Notify::new(),
+            plans: AtomicU64::new(0),
         }
     }
 
@@ -156,6 +160,7 @@ impl Group {
                 continue;
             };
             self.adopt(plan);
+            self.plans.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(PLANS_APART.max(REST * begun.elapsed())).await;
         }
     }

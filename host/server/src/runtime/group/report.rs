@@ -1,12 +1,39 @@
 //! What a group believes and plans, for people who watch over the server.
 
+use std::sync::atomic::Ordering;
+
 use scheduler::Member;
 use scheduler::conductor::GroupPlan;
+use scheduler::plan::Order;
 use serde_json::{Value, json};
 
 use super::Group;
+use crate::telemetry::{ModelGauges, SchedulingGauges};
 
 impl Group {
+    /// The numbers that a dashboard follows.
+    pub(in crate::runtime) fn gauges(&self) -> SchedulingGauges {
+        let conductor = self.lock();
+        let (beliefs, plan) = (conductor.beliefs(), conductor.plan());
+        let model = |(at, name): (usize, &String)| {
+            let law = beliefs.per_row(Member(at));
+            ModelGauges {
+                name: name.clone(),
+                ready: conductor.ready(Member(at)),
+                threshold: plan.map_or(1, |plan| plan.batch[at]),
+                step_fixed_s: law.fixed_s,
+                step_row_s: law.row_s,
+            }
+        };
+        SchedulingGauges {
+            plans: self.plans.load(Ordering::Relaxed),
+            is_exclusive: plan.map(|plan| plan.order == Order::Exclusive),
+            predicted_tokens_per_s: plan.and_then(|plan| plan.tokens_per_s),
+            overlap: beliefs.overlap().value(),
+            models: self.names.iter().enumerate().map(model).collect(),
+        }
+    }
+
     /// The plan in force with the numbers that led to it.
     pub(in crate::runtime) fn report(&self) -> Value {
         let conductor = self.lock();

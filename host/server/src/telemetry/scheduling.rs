@@ -1,0 +1,67 @@
+//! What the scheduler believes and plans, as gauges.
+
+use super::page::{Family, Page};
+
+/// A snapshot of the scheduler of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SchedulingGauges {
+    /// Plans made so far.
+    pub plans: u64,
+    /// Whether one model runs at a time; `None` without a plan.
+    pub is_exclusive: Option<bool>,
+    /// Tokens per second that the plan in force promises.
+    pub predicted_tokens_per_s: Option<f64>,
+    /// Speed of two models of a device at once, relative to one alone.
+    pub overlap: f64,
+    /// Every model.
+    pub models: Vec<ModelGauges>,
+}
+
+/// A model of the group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelGauges {
+    /// Its name.
+    pub name: String,
+    /// Journeys that could take part in a step now.
+    pub ready: usize,
+    /// Ready journeys with which it starts.
+    pub threshold: usize,
+    /// Seconds of every step, and more for each row, as believed.
+    pub step_fixed_s: f64,
+    /// Seconds more for each row.
+    pub step_row_s: f64,
+}
+
+impl SchedulingGauges {
+    /// Adds the gauges to a page.
+    pub(super) fn render(&self, page: &mut Page) {
+        page.single(&PLANS, self.plans);
+        page.single(&OVERLAP, self.overlap);
+        if let Some(is_exclusive) = self.is_exclusive {
+            page.single(&EXCLUSIVE, u8::from(is_exclusive));
+        }
+        if let Some(predicted) = self.predicted_tokens_per_s {
+            page.single(&PREDICTED, predicted);
+        }
+        page.per_model(&READY, self.by_model(|model| model.ready));
+        page.per_model(&THRESHOLD, self.by_model(|model| model.threshold));
+        page.per_model(&STEP_FIXED, self.by_model(|model| model.step_fixed_s));
+        page.per_model(&STEP_ROW, self.by_model(|model| model.step_row_s));
+    }
+
+    fn by_model<V>(&self, read: impl Fn(&ModelGauges) -> V) -> impl Iterator<Item = (&str, V)> {
+        self.models.iter().map(move |model| (model.name.as_str(), read(model)))
+    }
+}
+
+const PLANS: Family = Family::counter("scheduler_plans_total", "Plans made.");
+const OVERLAP: Family =
+    Family::gauge("scheduler_overlap", "Speed of two models of a device at once, over one alone.");
+const EXCLUSIVE: Family =
+    Family::gauge("scheduler_exclusive", "1 where one model runs at a time by the plan in force.");
+const PREDICTED: Family =
+    Family::gauge("scheduler_predicted_tokens_per_second", "What the plan in force promises.");
+const READY: Family = Family::gauge("scheduler_ready", "Journeys that could take part in a step now.");
+const THRESHOLD: Family = Family::gauge("scheduler_threshold", "Ready journeys with which a step starts.");
+const STEP_FIXED: Family = Family::gauge("scheduler_step_fixed_seconds", "Cost of every step, as believed.");
+const STEP_ROW: Family = Family::gauge("scheduler_step_row_seconds", "Cost of a row more, as believed.");
