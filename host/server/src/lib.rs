@@ -1,8 +1,8 @@
 //! The server: loops, HTTP, configuration, command line.
 //!
 //! Everything that has rules lives in the pure crates; here rules are performed. Reading order follows a request:
-//! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop,
-//! cross-model loop) → back to [`http`].
+//! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop, the
+//! inboxes of other models) → back to [`http`].
 
 pub mod bench;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! Routing on the wall clock: the whole server (HTTP, policy in Wasm, three loops per model) in every mode of scheduling,
+//! Routing on the wall clock: the whole server (HTTP, policy in Wasm, the loops of every model) in every mode of scheduling,
 //! and beside it what one does without this server: a dispatcher that asks one ordinary server per model for every token.
 //!
 //! The models are simulated (their steps only take time, at speeds that are given) or real. Clients keep a number of

@@ -57,6 +57,19 @@ impl<T> Inbox<T> {
         (Self { messages, bell }, receiver)
     }
 
+    /// Puts a message in without waiting; the loop hears of it when [`Inbox::ring`] is called.
+    ///
+    /// # Errors
+    /// When the loop has ended, or is full.
+    pub(in crate::runtime) fn put(&self, message: T) -> Result<(), mpsc::error::TrySendError<T>> {
+        self.messages.try_send(message)
+    }
+
+    /// Wakes the loop.
+    pub(in crate::runtime) fn ring(&self) {
+        self.bell.ring();
+    }
+
     /// Sends a message.
     ///
     /// # Errors

@@ -20,7 +20,8 @@ use scheduler::memory::{Aside, Relief};
 use scheduler::{Scheduler, Share, Turn};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Inbound, Outbound, Powered};
+use super::cross_model::Outgoing;
+use super::{Inbound, Powered};
 use crate::runtime::answer::Event;
 use crate::runtime::catalog::ModelIx;
 use crate::runtime::group::{Group, Next};
@@ -42,7 +43,7 @@ pub(super) struct DecodeLoop {
     /// Journeys that are away and whose KV is kept.
     parked: BTreeSet<JourneyId>,
     inbox: mpsc::Receiver<Inbound>,
-    outbound: mpsc::Sender<Outbound>,
+    outgoing: Outgoing,
     metrics: Arc<Metrics>,
     stopped: bool,
 }
@@ -51,7 +52,7 @@ impl DecodeLoop {
     pub(super) fn new(
         powered: Powered,
         inbox: mpsc::Receiver<Inbound>,
-        outbound: mpsc::Sender<Outbound>,
+        outgoing: Outgoing,
         (here, group, metrics): (ModelIx, &Arc<Group>, &Arc<Metrics>),
     ) -> Self {
         Self {
@@ -64,7 +65,7 @@ impl DecodeLoop {
             has_freed: false,
             parked: BTreeSet::new(),
             inbox,
-            outbound,
+            outgoing,
             metrics: Arc::clone(metrics),
             stopped: false,
         }
@@ -74,6 +75,7 @@ impl DecodeLoop {
         while self.take_in() {
             self.drop_the_gone();
             self.bring_back();
+            self.outgoing.send();
             self.metrics.set_journeys(self.here, self.residents.len(), self.parked.len(), self.engine.kv());
             let (scheduler, residents) = (&mut self.scheduler, &self.residents);
             match self.group.next(self.here.member(), || choose(scheduler, residents)) {
@@ -174,6 +176,7 @@ impl DecodeLoop {
                     fates.extend(self.advance(*share, sampled).map(|fate| (share.journey, fate)));
                 }
                 self.group.ended(self.here.member(), &fates);
+                self.outgoing.send();
             }
             Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
@@ -218,7 +221,7 @@ impl DecodeLoop {
                 self.engine.park(id);
                 let to = traveller.route.models[to.index()];
                 self.metrics.handed_off(self.here, to);
-                self.carry(Outbound::Handoff { to, traveller });
+                self.outgoing.add(to, Inbound::Arrive(traveller));
             }
             Effect::Finish(reason) => {
                 self.let_go(&traveller);
@@ -288,14 +291,7 @@ impl DecodeLoop {
         self.group.gone(id);
         self.engine.release(id);
         for at in traveller.traces_elsewhere(self.here) {
-            self.carry(Outbound::Release { at, journey: id, place: traveller.place.clone() });
-        }
-    }
-
-    fn carry(&mut self, outbound: Outbound) {
-        if let Err(error) = self.outbound.try_send(outbound) {
-            // Each journey has at most one message under way for each place it holds, so the channel has room.
-            tracing::error!(model = self.here.0, %error, "the cross-model loop does not take messages");
+            self.outgoing.add(at, Inbound::Release(id, traveller.place.clone()));
         }
     }
 }

@@ -1,10 +1,11 @@
-//! One model's autonomous unit: three loops that only exchange messages.
+//! One model's autonomous unit: two loops, and an inbox through which journeys come from other models.
 //!
 //! The [`client_loop`] admits requests that enter here, the [`decode_loop`] owns the engine and steps it, and the
-//! [`cross_loop`] carries journeys to peers. No lock is shared between them.
+//! [`cross_model`] side of it puts journeys into the inboxes of peers. They only exchange messages; a loop between two
+//! inboxes would be one more thread to wake at every hop, which is most of what a hop costs.
 
 mod client_loop;
-mod cross_loop;
+mod cross_model;
 mod decode_loop;
 
 use std::io;
@@ -24,6 +25,7 @@ use super::catalog::{ModelIx, Route};
 use super::group::{Group, Inbox, Seating};
 use super::traveller::{Accepted, Place, Traveller};
 use crate::telemetry::Metrics;
+use cross_model::Outgoing;
 use decode_loop::DecodeLoop;
 
 /// A request on its way into the entry subserver.
@@ -46,12 +48,6 @@ enum Inbound {
     Release(JourneyId, Place),
     /// No more steps.
     Stop,
-}
-
-/// What a decode loop wants carried to its peers.
-enum Outbound {
-    Handoff { to: ModelIx, traveller: Box<Traveller> },
-    Release { at: ModelIx, journey: JourneyId, place: Place },
 }
 
 /// Capacities.
@@ -105,17 +101,15 @@ impl Subserver {
             .map(|at| Inbox::new(bounds.journeys_max + 1, Arc::clone(group.bell(Member(at)))))
             .unzip();
         let peers: Arc<[Inbox<Inbound>]> = inboxes.into();
-        // A journey that ends is released at every other model.
-        let outbound_max = bounds.journeys_max * engines.len();
         let mut subservers = Vec::new();
         for (ix, (powered, inbox)) in engines.into_iter().zip(receivers).enumerate() {
             let here = ModelIx(ix as u16);
             let (submissions, submitted) = mpsc::channel(bounds.queue_max);
-            let (outbound, outgoing) = mpsc::channel(outbound_max);
             let mut loops = JoinSet::new();
             let name = powered.name.clone();
             let alive = Arc::new(AtomicBool::new(true));
-            let decode = DecodeLoop::new(powered, inbox, outbound, (here, group, metrics));
+            let outgoing = Outgoing::new(here, Arc::clone(&peers));
+            let decode = DecodeLoop::new(powered, inbox, outgoing, (here, group, metrics));
             loops.spawn(client_loop::run(
                 submitted,
                 Arc::clone(places),
@@ -123,7 +117,6 @@ impl Subserver {
                 Arc::clone(metrics),
                 stop.clone(),
             ));
-            loops.spawn(cross_loop::run(outgoing, Arc::clone(&peers)));
             loops.spawn(stop_when_told(stop.clone(), peers[ix].clone()));
             loops.spawn(decode_loop::on_its_thread(&name, decode, Arc::clone(&alive))?);
             subservers.push(Self {
