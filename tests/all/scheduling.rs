@@ -99,4 +99,18 @@ async fn the_plan_is_shown_with_what_led_to_it() {
     assert!(report["plan"]["pairs"][0]["reasons"].as_array().is_some_and(|r| !r.is_empty()), "{report:#}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_routes_bound_holds_while_its_answers_run() {
+    let promised = SIMULATED.replace("[routes.pair]", "[routes.pair]\nslo_itl_ms = 25.0");
+    let server = Server::start(&promised);
+    let bound = async || server.get("/admin/scheduler").await.json()["slo_itl_ms"].clone();
+    assert_eq!(bound().await, Value::Null);
+    let body = json!({"model": "pair", "prompt": "a", "max_tokens": 400});
+    let mut stream = server.stream("/v1/completions", &body).await;
+    stream.next().await.expect("a first event");
+    assert_eq!(bound().await, json!(25.0));
+    stream.rest().await;
+    assert_eq!(bound().await, Value::Null);
+}
+
 const ROUNDS_MAX: u64 = 20;

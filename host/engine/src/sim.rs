@@ -36,7 +36,7 @@ pub struct SimSettings {
     pub unsure: f64,
     /// Most positions of one sequence; `None`: as many as the model has.
     pub context: Option<usize>,
-    /// Models of one seed say the same and are unsure at the same positions.
+    /// Models of one seed say the same to the same request, and are unsure at the same positions.
     pub seed: u64,
     /// What an answer says, over and over; without it, tokens are random.
     pub text: Option<String>,
@@ -132,8 +132,9 @@ impl SimEngine {
 
     /// What follows `token` at `position`: of a text the next word, otherwise any.
     fn say(&mut self, position: u64, token: u32, draw: &Draw<'_>) -> Option<Sampled> {
-        // The seed of what follows; a policy or client draws by other purposes or seeds.
-        let number = |index| uniform(self.settings.seed ^ u64::from(token), position, Purpose::Sample, index);
+        // A request's own number makes its unsure positions its own; it is the same at every model.
+        let seed = self.settings.seed ^ u64::from(token) ^ draw.uniform.to_bits();
+        let number = |index| uniform(seed, position, Purpose::Sample, index);
         let count = self.words.len();
         let word = match self.settings.text {
             Some(_) => position as usize % count,

@@ -17,6 +17,7 @@
 
 mod baseline;
 mod beliefs;
+mod bounds;
 mod deadline;
 mod delay;
 mod lane;
@@ -30,12 +31,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use journey::JourneyId;
 
 pub use beliefs::{Beliefs, Overlap};
+pub use bounds::Bounds;
 pub use deadline::{Gaps, Strictness};
 pub use planner::{GroupPlan, Planner};
 pub use settings::{MemberSettings, Mode, Settings, Source, Thresholds};
 
 use crate::Member;
 use crate::law::Load;
+use bounds::Promises;
 use station::{Running, Seat, State, Station};
 
 /// What a model should do now.
@@ -113,6 +116,7 @@ pub struct Conductor {
     /// Plans made from the same beliefs for other numbers of journeys.
     plans: BTreeMap<usize, GroupPlan>,
     gaps: Gaps,
+    promises: Promises,
     /// The model that ran last where one runs at a time.
     current: Member,
     steps_since_plan: u32,
@@ -134,6 +138,7 @@ impl Conductor {
             plan: None,
             plans: BTreeMap::new(),
             gaps: Gaps::new(settings.slo_itl_s, settings.slo_itl_from),
+            promises: Promises::default(),
             current: Member(0),
             steps_since_plan: 0,
             steps: 0,
@@ -159,9 +164,23 @@ impl Conductor {
         self.seats.insert(journey, seat);
     }
 
+    /// A journey was promised bounds, until it is gone; the group's own hold beside them.
+    pub fn promise(&mut self, journey: JourneyId, bounds: Bounds) {
+        self.promises.keep(journey, bounds);
+        self.gaps.set_bound(self.bounds().itl_s);
+    }
+
+    /// The bounds that hold now: the strictest of the group's own and of those promised to journeys that are there.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let own = Bounds { tpot_s: self.settings.slo_tpot_s, itl_s: self.settings.slo_itl_s };
+        own.and(self.promises.strictest())
+    }
+
     /// A journey was cancelled, evicted, or has left the group for good; unknown ones are ignored.
     pub fn gone(&mut self, journey: JourneyId) {
         self.vacate(journey);
+        self.release(journey);
     }
 
     /// A step begins. Rows that are not ready here are ignored.
@@ -296,8 +315,15 @@ impl Conductor {
             }
             Fate::Ends { .. } => {
                 self.seats.remove(&journey);
+                self.release(journey);
             }
         }
+    }
+
+    /// What was promised to a journey no longer counts.
+    fn release(&mut self, journey: JourneyId) {
+        self.promises.release(journey);
+        self.gaps.set_bound(self.bounds().itl_s);
     }
 
     /// Takes a journey from where it is.

@@ -48,6 +48,13 @@ impl Gaps {
         }
     }
 
+    /// Another bound holds from now on; what was seen of the one before says nothing about it.
+    pub(super) fn set_bound(&mut self, bound_s: Option<f64>) {
+        if bound_s != self.bound_s {
+            (self.bound_s, self.seen, self.too_long) = (bound_s, 0.0, 0.0);
+        }
+    }
+
     /// The bound, seconds.
     #[must_use]
     pub fn bound_s(&self) -> Option<f64> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::beliefs::Beliefs;
 use super::settings::{Mode, Settings};
-use super::{Conductor, Member};
+use super::{Bounds, Conductor, Member};
 use crate::law::Affine;
 use crate::plan::network::Network;
 use crate::plan::paper::Chain;
@@ -33,6 +33,8 @@ pub struct GroupPlan {
     pub kept: f64,
     /// Longest that anybody is made to wait, seconds.
     pub wait_max_s: f64,
+    /// The bounds that it was made for.
+    pub bounds: Bounds,
 }
 
 /// What a plan is made from: a snapshot, so that it can be made without the conductor.
@@ -75,6 +77,7 @@ impl Planner {
             tokens_per_s,
             wait_max_s: WAIT_CYCLES_MAX * cycle_s,
             pairs,
+            bounds: Bounds { tpot_s: self.settings.slo_tpot_s, itl_s: self.settings.slo_itl_s },
         }
     }
 
@@ -199,14 +202,15 @@ impl Conductor {
         // Nothing is decided by the tokens kept, but the prediction is, where turns are taken.
         let kept = plan.pairs.len() < 2 && plan.turns.is_none()
             || (plan.kept - self.beliefs.kept()).abs() <= KEPT_CHANGE;
-        plan.turns.is_some() == self.needs_turns() && kept
+        plan.turns.is_some() == self.needs_turns() && plan.bounds == self.bounds() && kept
     }
 
     /// A snapshot from which a plan can be made, at once or on another thread.
     #[must_use]
     pub fn planner(&self) -> Planner {
+        let Bounds { tpot_s: slo_tpot_s, itl_s: slo_itl_s } = self.bounds();
         Planner {
-            settings: self.settings.clone(),
+            settings: Settings { slo_tpot_s, slo_itl_s, ..self.settings.clone() },
             beliefs: self.beliefs.clone(),
             journeys: self.seats.len().max(1),
             needs_turns: self.needs_turns(),

@@ -90,16 +90,28 @@ impl Scheduling {
             let problem = "is for mode = \"fixed-b\"; set that mode or leave it out";
             return Err(ConfigError::value(key, problem));
         }
-        for (key, bound) in [("slo_tpot_ms", self.slo_tpot_ms), ("slo_itl_ms", self.slo_itl_ms)] {
+        let bounds = [("slo_tpot_ms", self.slo_tpot_ms), ("slo_itl_ms", self.slo_itl_ms)];
+        self.check_bounds("scheduler", bounds)?;
+        Ok(self)
+    }
+
+    /// Checks the bounds of a table.
+    pub(super) fn check_bounds(
+        &self,
+        table: &str,
+        bounds: [(&str, Option<f64>); 2],
+    ) -> Result<(), ConfigError> {
+        for (key, bound) in bounds {
             let Some(bound) = bound else { continue };
             if !(bound > 0.0 && bound.is_finite()) {
-                return Err(ConfigError::value(format!("scheduler.{key}"), "must be a number above 0"));
+                return Err(ConfigError::value(format!("{table}.{key}"), "must be a number above 0"));
             }
             if self.mode != SchedulingMode::Ours {
-                let problem = "is a bound for mode = \"ours\"; set that mode or leave the bound out";
-                return Err(ConfigError::value(format!("scheduler.{key}"), problem));
+                let problem =
+                    "is a bound for scheduler.mode = \"ours\"; set that mode or leave the bound out";
+                return Err(ConfigError::value(format!("{table}.{key}"), problem));
             }
         }
-        Ok(self)
+        Ok(())
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct RouteTable {
     models: Vec<String>,
     policy: String,
     fallback: Option<String>,
+    slo_tpot_ms: Option<f64>,
+    slo_itl_ms: Option<f64>,
     #[serde(default)]
     settings: BTreeMap<String, f64>,
 }
@@ -109,7 +111,8 @@ impl RouteTable {
             None => PolicySource::File(folder.join(self.policy)),
         };
         let fallback = journey::Role(fallback as u16);
-        Ok(Route { models: self.models, policy, fallback, settings: self.settings })
+        let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
+        Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
     }
 }
 

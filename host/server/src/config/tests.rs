@@ -85,6 +85,18 @@ fn a_simulated_model_has_a_law_of_numbers_that_can_be() {
 }
 
 #[test]
+fn bounds_of_a_route_are_numbers_and_for_their_mode() {
+    let with = |mode: &str, slo: &str| {
+        let route = "[routes.r]\nmodels = [\"a\", \"b\"]\npolicy = \"p\"";
+        format!("{PAIR}[scheduler]\nmode = {mode:?}\n{route}\n{slo}")
+    };
+    let config = Config::parse(&with("ours", "slo_itl_ms = 40.0"), Path::new("")).expect("valid");
+    assert_eq!((config.routes["r"].slo_itl_ms, config.routes["r"].slo_tpot_ms), (Some(40.0), None));
+    assert!(problem(&with("ours", "slo_tpot_ms = 0.0")).contains("routes.\"r\".slo_tpot_ms: must be"));
+    assert!(problem(&with("eager-async", "slo_tpot_ms = 9.0")).contains("mode = \"ours\""));
+}
+
+#[test]
 fn thresholds_are_of_models_that_exist_and_for_their_mode() {
     let with = |scheduler: &str| format!("{PAIR}[scheduler]\n{scheduler}");
     let config =

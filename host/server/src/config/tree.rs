@@ -122,6 +122,10 @@ pub struct Route {
     pub policy: PolicySource,
     /// The role that goes on alone when the policy fails.
     pub fallback: journey::Role,
+    /// `slo_tpot_ms`, `slo_itl_ms`: as under `[scheduler]`, for answers of this route.
+    pub slo_tpot_ms: Option<f64>,
+    /// See `slo_tpot_ms`.
+    pub slo_itl_ms: Option<f64>,
     /// Settings of the policy.
     pub settings: BTreeMap<String, f64>,
 }
@@ -179,8 +183,12 @@ impl Config {
             .routes
             .into_iter()
             .map(|(name, route)| route.check(&name, folder, &models).map(|r| (name, r)));
-        let routes = routes.collect::<Result<_, _>>()?;
+        let routes: BTreeMap<String, Route> = routes.collect::<Result<_, _>>()?;
         let scheduler = file.scheduler.check(models.keys().map(String::as_str))?;
+        for (name, route) in &routes {
+            let bounds = [("slo_tpot_ms", route.slo_tpot_ms), ("slo_itl_ms", route.slo_itl_ms)];
+            scheduler.check_bounds(&format!("routes.{name:?}"), bounds)?;
+        }
         Ok(Self { server: file.server, sandbox: file.sandbox, scheduler, models, routes })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::{ModelSpec, Tokenizer};
 use journey::Role;
 use policy::{PolicyFile, Revision};
+use scheduler::conductor::Bounds;
 
 /// A model's place among the server's models and subservers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +53,8 @@ pub struct Route {
     pub tokenizer: Arc<Tokenizer>,
     /// What the policy is told about the models, by role.
     pub model_infos: Arc<[policy::ModelInfo]>,
+    /// What is promised to its answers.
+    pub bounds: Bounds,
     pub(super) deciding: Deciding,
 }
 

@@ -10,6 +10,8 @@ use engine::{
 };
 use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
+use scheduler::conductor::Bounds;
+
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::subserver::Powered;
 use crate::config::{self, Config};
@@ -278,7 +280,9 @@ impl Policies {
             }
         };
         let deciding = Deciding::Policy { source, settings: route.settings.clone() };
-        Ok(assemble(name, models, roles, route.fallback, deciding))
+        let seconds = |ms: f64| ms / 1e3;
+        let bounds = Bounds { tpot_s: route.slo_tpot_ms.map(seconds), itl_s: route.slo_itl_ms.map(seconds) };
+        Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
     }
 
     fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
@@ -350,6 +354,7 @@ fn assemble(
         tokenizer: Arc::clone(&by_role[0].tokenizer),
         model_infos: by_role.iter().map(info).collect(),
         models: roles,
+        bounds: Bounds::default(),
         deciding,
     }
 }

@@ -16,14 +16,14 @@ pub struct Row {
     pub requests: usize,
     /// Tokens that all clients received, per second.
     pub tokens_per_s: f64,
-    /// Milliseconds to the first token, the middle one.
-    pub ttft_p50_ms: f64,
+    /// Milliseconds to the first token, the middle one. Like those that follow, `None` where the run was too short for one.
+    pub ttft_p50_ms: Option<f64>,
     /// Milliseconds per output token of an answer, the middle one.
-    pub tpot_p50_ms: f64,
+    pub tpot_p50_ms: Option<f64>,
     /// The 99th percentile of the same.
-    pub tpot_p99_ms: f64,
+    pub tpot_p99_ms: Option<f64>,
     /// The 99th percentile of the milliseconds between two tokens.
-    pub itl_p99_ms: f64,
+    pub itl_p99_ms: Option<f64>,
     /// Rows per step, by role.
     pub batch: Vec<f64>,
     /// The thresholds of the plan in force at the end, by model in the order of their names; empty without one.
@@ -56,10 +56,10 @@ impl Row {
             mode: way.name(),
             requests,
             tokens_per_s: measured.tokens as f64 / measured.seconds,
-            ttft_p50_ms: quantile(&measured.ttft_s, 0.5) * 1e3,
-            tpot_p50_ms: quantile(&measured.tpot_s, 0.5) * 1e3,
-            tpot_p99_ms: quantile(&measured.tpot_s, 0.99) * 1e3,
-            itl_p99_ms: quantile(&measured.gaps_s, 0.99) * 1e3,
+            ttft_p50_ms: quantile_ms(&measured.ttft_s, 0.5),
+            tpot_p50_ms: quantile_ms(&measured.tpot_s, 0.5),
+            tpot_p99_ms: quantile_ms(&measured.tpot_s, 0.99),
+            itl_p99_ms: quantile_ms(&measured.gaps_s, 0.99),
             batch,
             thresholds: thresholds.iter().filter_map(Value::as_u64).map(|batch| batch as usize).collect(),
             predicted_tokens_per_s: plan["tokens_per_s"].as_f64(),
@@ -77,7 +77,9 @@ impl Report {
         let models = plan.config.routes.get(plan.route.split('@').next().unwrap_or_default());
         let names = models.map_or(&[][..], |route| route.models.as_slice());
         let steps = |name: &String| match &plan.config.models[name].sim {
-            Some(sim) => format!("{name} {} + {} ms a row (device {})", sim.fixed_ms, sim.row_ms, sim.device),
+            Some(sim) => {
+                format!("{name} {} + {:.2} ms a row (device {})", sim.fixed_ms, sim.row_ms, sim.device)
+            }
             None => name.clone(),
         };
         let is_simulated = names.iter().any(|name| plan.config.models[name].sim.is_some());
@@ -146,13 +148,13 @@ impl Report {
                 &row.mode,
                 &format!("{:.1}", row.tokens_per_s),
                 &format!("{:.2}", row.tokens_per_s / base.tokens_per_s),
-                &format!("{:.1}", row.ttft_p50_ms),
-                &format!("{:.2}", row.tpot_p50_ms),
-                &format!("{:.2}", row.tpot_p99_ms),
-                &format!("{:.1}", row.itl_p99_ms),
+                &or_blank(row.ttft_p50_ms, 1),
+                &or_blank(row.tpot_p50_ms, 2),
+                &or_blank(row.tpot_p99_ms, 2),
+                &or_blank(row.itl_p99_ms, 1),
                 &batch.join(" / "),
                 &row.threshold().map_or_else(String::new, |batch| batch.to_string()),
-                &row.predicted_tokens_per_s.map_or_else(String::new, |predicted| format!("{predicted:.1}")),
+                &or_blank(row.predicted_tokens_per_s, 1),
             ]);
         }
         table
@@ -165,10 +167,14 @@ impl Report {
     }
 }
 
-/// Of values in ascending order; 0 of none.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+fn or_blank(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+}
+
+/// Milliseconds, of seconds in ascending order.
+fn quantile_ms(sorted: &[f64], share: f64) -> Option<f64> {
     let at = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(at.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+    Some(1e3 * sorted.get(at.saturating_sub(1))?)
 }
 
 #[cfg(test)]
@@ -178,10 +184,8 @@ mod tests {
     #[test]
     fn quantiles_are_values_that_occurred() {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(
-            [quantile(&hundred, 0.5), quantile(&hundred, 0.99), quantile(&hundred, 1.0)],
-            [50.0, 99.0, 100.0]
-        );
-        assert_eq!([quantile(&[3.0], 0.99), quantile(&[], 0.5)], [3.0, 0.0]);
+        let of = |share| quantile_ms(&hundred, share);
+        assert_eq!([of(0.5), of(0.99), of(1.0)], [Some(50e3), Some(99e3), Some(100e3)]);
+        assert_eq!([quantile_ms(&[3.0], 0.99), quantile_ms(&[], 0.5)], [Some(3e3), None]);
     }
 }

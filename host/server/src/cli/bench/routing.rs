@@ -11,7 +11,7 @@ use super::{positive, probability, save};
 use crate::bench::quality::{generated, read_questions};
 use crate::bench::routing::{self, Plan, Progress, Report, Way};
 use crate::cli::{CliError, ConfigFile, configuration};
-use crate::config::{Config, Scheduling, SchedulingMode};
+use crate::config::{Config, Scheduling, SchedulingMode, Sim};
 use crate::terminal::{Terminal, bar, palette};
 
 #[derive(Debug, clap::Args)]
@@ -112,8 +112,8 @@ impl Routing {
             [("small", small, self.share, 0), ("large", large, 0.0, device)]
         {
             let row_ms = fixed_ms * self.row;
-            let sim =
-                crate::config::Sim { device, fixed_ms, row_ms, unsure, ..crate::config::Sim::default() };
+            let text = Some(TEXT.to_owned());
+            let sim = Sim { device, fixed_ms, row_ms, unsure, text, ..Sim::default() };
             let model = config.models.get_mut(name).expect("the embedded pair");
             model.sim = Some(sim);
             model.limits.rows_max = ROWS_MAX;
@@ -244,6 +244,9 @@ const PROGRESS: &str = "measuring  {bar:32} {pos}/{len}  {eta:>4} left  {msg}";
 
 /// So many that no prompt is asked twice in a short run.
 const QUESTIONS: usize = 400;
+
+/// What simulated answers say. A dispatcher tells tokens apart by their text, so random ones would not do.
+const TEXT: &str = "The large model writes what the small one is not sure of. ";
 
 /// The default of the entropy policy.
 const THRESHOLD: f64 = 0.4;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use engine::ModelSpec;
 use journey::JourneyId;
 use scheduler::conductor::{
-    Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step, Until,
+    Bounds, Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step, Until,
 };
 use scheduler::law::{Load, StepLaw};
 use scheduler::{Member, Share};
@@ -87,9 +87,20 @@ impl Group {
     }
 
     /// A journey is ready at a model, for a visit of so many tokens if that is known.
-    pub(super) fn arrived(&self, journey: JourneyId, at: Member, visit_left: Option<u32>) {
+    ///
+    /// `bounds` are those of its route.
+    pub(super) fn arrived(
+        &self,
+        journey: JourneyId,
+        (at, visit_left): (Member, Option<u32>),
+        bounds: Bounds,
+    ) {
         let now = self.now_s();
         let mut conductor = self.lock();
+        // At every hop: one look where nothing was promised.
+        if bounds != Bounds::default() {
+            conductor.promise(journey, bounds);
+        }
         conductor.arrived(journey, at, now, visit_left);
         self.plan_if_due(&conductor);
     }

@@ -63,6 +63,8 @@ impl Group {
         json!({
             "mode": self.mode.name(),
             "journeys": conductor.journeys(),
+            "slo_tpot_ms": conductor.bounds().tpot_s.map(|s| s * 1e3),
+            "slo_itl_ms": conductor.bounds().itl_s.map(|s| s * 1e3),
             "overlap": beliefs.overlap().value(),
             "overlap_measured": beliefs.overlap().is_measured(),
             "models": models,

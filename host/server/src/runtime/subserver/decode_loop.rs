@@ -106,8 +106,9 @@ impl DecodeLoop {
                 self.parked.remove(&traveller.id());
                 let effect = traveller.arrive();
                 let (id, visit_left) = (traveller.id(), traveller.journey.visit_left());
+                let visit = (self.here.member(), visit_left);
                 match effect {
-                    Effect::Decode => self.group.arrived(id, self.here.member(), visit_left),
+                    Effect::Decode => self.group.arrived(id, visit, traveller.route.bounds),
                     Effect::Leave { .. } | Effect::Finish(_) => self.group.gone(id),
                 }
                 self.perform(traveller, effect);
@@ -143,7 +144,8 @@ impl DecodeLoop {
         let Some(traveller) = brought.and_then(|id| self.residents.get(&id)) else { return };
         let journey = &traveller.journey;
         self.scheduler.set_pending(journey.id(), traveller.tenant, journey.pending().1.len());
-        self.group.arrived(journey.id(), self.here.member(), journey.visit_left());
+        let visit = (self.here.member(), journey.visit_left());
+        self.group.arrived(journey.id(), visit, traveller.route.bounds);
     }
 
     /// KV of journeys that were away, or set aside, may have been taken meanwhile; it is fed again.
