@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use super::attention::{Queries, Scoring, attend};
 use super::group::{Ending, Group, Machine};
-use super::kv::{Element, Pages, Slot};
+use super::kv::{Element, Pages};
 use super::memory::Region;
 use super::product::Inputs;
-use super::rotation::{Frequencies, Rotate, Rotations};
+use super::remember::{Remember, Runs};
+use super::rotation::{Frequencies, Rotations};
 use super::rows::{BLOCK, Block, CodedRows, code_row};
 use super::rowwise::{Hands, Norm, Rows, code, join_and_norm};
 use super::simd::{Isa, LANES, Work, dispatch};
@@ -51,6 +52,8 @@ pub(super) struct Working {
     /// Of `gated`, which are written while `codes` are read.
     gated_codes: CodedRows,
     rotations: Rotations,
+    /// Where the pass's keys and values go.
+    runs: Runs,
     /// Normed rows whose logits are wanted.
     last: Rows,
     last_codes: CodedRows,
@@ -73,6 +76,7 @@ impl Working {
             codes: CodedRows::default(),
             gated_codes: CodedRows::default(),
             rotations: Rotations::default(),
+            runs: Runs::default(),
             last: Rows::new(hidden),
             last_codes: CodedRows::default(),
             logits: Rows::new(vocabulary),
@@ -116,6 +120,7 @@ impl Decoder {
     fn pass<E: Element>(&self, mut step: Step<'_, E>, working: &mut Working) {
         let (hands, fed) = (step.hands, step.fed);
         self.frequencies.at(&fed.iter().map(|fed| fed.position), &mut working.rotations);
+        working.runs = Runs::of(fed, step.tables);
         self.embed(fed, &mut working.x);
         for rows in [&mut working.qkv, &mut working.attended, &mut working.gated] {
             rows.resize(fed.len());
@@ -176,12 +181,15 @@ impl Decoder {
         let begun = now();
         layer.qkv.forward(self.machine(hands), x, Ending::Store, &mut working.qkv);
         working.spent.products += begun.elapsed();
-        self.rotate(hands, layer, working);
-        let (query, key) = (heads * dim, kv_heads * dim);
-        // Few bytes, and by one thread, as those of several tokens may lie in one page.
-        let (pages, qkv) = (&mut *step.pages, &working.qkv);
-        dispatch(hands.level, Remember { pages, layer: index, fed, tables, qkv, query, key });
-        let pages = &*step.pages;
+        let remember = Remember {
+            layer: index,
+            norms: [layer.query_norm.as_ref(), layer.key_norm.as_ref()],
+            rotations: (&working.rotations, layer.span.rope),
+            widths: [heads * dim, kv_heads * dim],
+            fed,
+        };
+        remember.all(hands, &working.runs, step.pages, &mut working.qkv);
+        let (pages, qkv) = (&*step.pages, &working.qkv);
         let group = heads / kv_heads;
         let scoring = Scoring {
             scale: self.config.attention_scale,
@@ -214,19 +222,6 @@ impl Decoder {
             }
         }
         working.spent.attention += begun.elapsed();
-    }
-
-    /// Norms and rotates the queries and keys of all tokens.
-    fn rotate(&self, hands: Hands<'_>, layer: &Layer, working: &mut Working) {
-        let Config { heads, kv_heads, head_dim, .. } = self.config;
-        let rotations = &working.rotations;
-        hands.team.each(4, working.qkv.split(), |row, qkv| {
-            let (queries, rest) = qkv.split_at_mut(heads * head_dim);
-            let keys = &mut rest[..kv_heads * head_dim];
-            let rotation = rotations.of(layer.span.rope, row);
-            dispatch(hands.level, Rotate { heads: queries, norm: layer.query_norm.as_ref(), rotation });
-            dispatch(hands.level, Rotate { heads: keys, norm: layer.key_norm.as_ref(), rotation });
-        });
     }
 
     fn embed(&self, fed: &[Fed], x: &mut Rows) {
@@ -269,11 +264,6 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Where a token's keys and values are kept.
-fn slot(tables: &Tables<'_>, fed: &Fed) -> Slot {
-    Slot { page: tables.0[fed.sequence][fed.position / PAGE].index(), place: fed.position % PAGE }
-}
-
 /// Which rows a product that ends a block reads.
 #[derive(Clone, Copy)]
 enum Source {
@@ -295,32 +285,6 @@ fn compact(rows: &mut Rows, (heads, dim): (usize, usize)) {
     for row in rows.all.chunks_exact_mut(stride) {
         for head in 1..heads {
             row.copy_within(head * wide..head * wide + dim, head * dim);
-        }
-    }
-}
-
-/// Writes the keys and values of all tokens in one layer.
-struct Remember<'a, 'b, E> {
-    pages: &'a mut Pages<E>,
-    layer: usize,
-    fed: &'a [Fed],
-    tables: &'a Tables<'b>,
-    qkv: &'a Rows,
-    query: usize,
-    key: usize,
-}
-
-impl<E: Element> Work for Remember<'_, '_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with<I: Isa>(self, isa: I) {
-        for (row, fed) in self.fed.iter().enumerate() {
-            if let Some(next) = self.fed.get(row + 1) {
-                self.pages.expect(isa, slot(self.tables, next), self.layer);
-            }
-            let (keys, values) = self.qkv.row(row)[self.query..][..2 * self.key].split_at(self.key);
-            self.pages.write(isa, slot(self.tables, fed), self.layer, (keys, values));
         }
     }
 }

@@ -105,15 +105,6 @@ pub(super) struct PageView<'a, E> {
     pub(super) values: &'a [[E; LANES]],
 }
 
-/// One position: its page and its place there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    /// Index of the page.
-    pub(super) page: usize,
-    /// Position within it.
-    pub(super) place: usize,
-}
-
 impl<E: Element> Pages<E> {
     /// No pages yet.
     pub(super) fn new(shape: KvShape) -> Self {
@@ -156,39 +147,25 @@ impl<E: Element> Pages<E> {
         cast_slice_mut(self.slabs[slab].part_mut(&place))
     }
 
-    /// Writes keys and values, both (kv_heads, dim), of one position in one layer.
-    #[inline(always)]
-    pub(super) fn write<I: Isa>(&mut self, isa: I, at: Slot, layer: usize, (keys, values): (&[f32], &[f32])) {
-        let (shape, dim) = (self.shape, self.shape.head_dim);
-        let vectors = shape.wide() / LANES;
-        let page = self.page_mut(at.page);
-        for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-            let (of_keys, all) = shape.vectors();
-            let (keys, values) = page[shape.head(layer, head)..][..all].split_at_mut(of_keys);
-            for (key, lanes) in key.chunks(LANES).zip(keys.chunks_mut(LANES)) {
-                let mut kept = [E::zeroed(); LANES];
-                E::store(isa, load_up_to(isa, key, 0.0), &mut kept);
-                for (lanes, key) in lanes.iter_mut().zip(kept) {
-                    lanes[at.place] = key;
-                }
-            }
-            for (value, into) in value.chunks(LANES).zip(&mut values[at.place * vectors..]) {
-                E::store(isa, load_up_to(isa, value, 0.0), into);
-            }
-        }
-    }
-
-    /// Asks for the memory that [`Pages::write`] will write to: all keys of the page, and the position's values.
-    #[inline(always)]
-    pub(super) fn expect<I: Isa>(&self, isa: I, at: Slot, layer: usize) {
-        let page = self.page(at.page);
-        let (of_keys, all) = self.shape.vectors();
-        for head in 0..self.shape.kv_heads {
-            let start = self.shape.head(layer, head);
-            let (keys, values) = page[start..][..all].split_at(of_keys);
-            prefetch(isa, keys, 0..size_of_val(keys));
-            isa.prefetch(&values[at.place * self.shape.wide() / LANES..], 0);
-        }
+    /// Some pages, to be written at the same time; `wanted` ascends.
+    ///
+    /// # Panics
+    /// If it does not, or a page does not exist.
+    pub(super) fn several<'a>(&'a mut self, wanted: &'a [usize]) -> impl Iterator<Item = PageMut<'a, E>> {
+        let (shape, bits, bytes) = (self.shape, self.slab_bits, self.page_bytes());
+        let (mut slabs, mut slab) = (self.slabs.iter_mut(), 0);
+        wanted.chunk_by(move |a, b| a >> bits == b >> bits).flat_map(move |wanted| {
+            let (skipped, mut next) = ((wanted[0] >> bits) - slab, wanted[0] >> bits << bits);
+            slab += skipped + 1;
+            let region = slabs.nth(skipped).expect("the slab exists");
+            let mut pages = region.part_mut(&(0..bytes << bits)).chunks_exact_mut(bytes);
+            wanted.iter().map(move |&page| {
+                assert!(page >= next, "pages ascend");
+                let numbers = pages.nth(page - next).expect("a slab has all its pages");
+                next = page + 1;
+                PageMut { shape, numbers: cast_slice_mut(numbers) }
+            })
+        })
     }
 
     /// Copies the first `positions` of a page over another's, in all layers.
@@ -211,6 +188,49 @@ impl<E: Element> Pages<E> {
         let (of_keys, all) = self.shape.vectors();
         let (keys, values) = self.page(page)[self.shape.head(layer, head)..][..all].split_at(of_keys);
         PageView { keys, values }
+    }
+}
+
+/// A page to be written.
+pub(super) struct PageMut<'a, E> {
+    shape: KvShape,
+    numbers: &'a mut [[E; LANES]],
+}
+
+impl<E: Element> PageMut<'_, E> {
+    /// Writes keys and values, both (kv_heads, dim), at a layer's place.
+    #[inline(always)]
+    pub(super) fn write<I: Isa>(
+        &mut self,
+        isa: I,
+        (layer, place): (usize, usize),
+        (keys, values): (&[f32], &[f32]),
+    ) {
+        let (shape, dim) = (self.shape, self.shape.head_dim);
+        let vectors = shape.wide() / LANES;
+        for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
+            let (of_keys, all) = shape.vectors();
+            let (keys, values) = self.numbers[shape.head(layer, head)..][..all].split_at_mut(of_keys);
+            for (key, lanes) in key.chunks(LANES).zip(keys.chunks_mut(LANES)) {
+                let mut kept = [E::zeroed(); LANES];
+                E::store(isa, load_up_to(isa, key, 0.0), &mut kept);
+                for (lanes, key) in lanes.iter_mut().zip(kept) {
+                    lanes[place] = key;
+                }
+            }
+            for (value, into) in value.chunks(LANES).zip(&mut values[place * vectors..]) {
+                E::store(isa, load_up_to(isa, value, 0.0), into);
+            }
+        }
+    }
+
+    /// Asks for the keys of a layer, all of which [`PageMut::write`] writes to.
+    #[inline(always)]
+    pub(super) fn expect<I: Isa>(&self, isa: I, layer: usize) {
+        for head in 0..self.shape.kv_heads {
+            let keys = &self.numbers[self.shape.head(layer, head)..][..self.shape.head_dim];
+            prefetch(isa, keys, 0..size_of_val(keys));
+        }
     }
 }
 

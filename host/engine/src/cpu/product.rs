@@ -14,8 +14,8 @@ use super::format::{
 };
 use super::matrix::{Kept, Matrix};
 use super::memory::Region;
-use super::rows::{BLOCK, CodedRows};
-use super::simd::{Isa, LANES, prefetch};
+use super::rows::{BLOCK, Block, CodedRows};
+use super::simd::{Isa, LANES, prefetch_early};
 use crate::encoding::{Grid, WeightType};
 
 /// The rows of a product, in the forms that its matrices need.
@@ -90,8 +90,9 @@ pub(super) fn product<I: Isa>(
 
 type Part<'a> = (&'a Region, &'a Matrix, usize);
 
-/// Goes through the tiles and rows in register blocks of two tiles and up to six rows: that many sums hide how long one
-/// dot product takes, and still fit the registers.
+/// Goes through the tiles and rows in register blocks of two tiles and up to eight rows. The sixteen sums of one block of
+/// inputs fill the registers and hide how long a dot product takes; the sums over blocks wait in the nearest cache, which
+/// costs less than taking codes apart for fewer rows.
 macro_rules! in_blocks {
     ($block:ident::<$I:ident, $F:ty>, $isa:ident, $first:ident, $w:expr, $x:ident, $out:ident) => {
         for tile in (0..$out.tiles).step_by(TILES) {
@@ -106,6 +107,7 @@ macro_rules! rows_in_blocks {
         let mut row = 0;
         while row < $x.rows {
             row += match $x.rows - row {
+                8.. => $block::<$I, $F, 8>($isa, $w, $at, ($x, row), $out),
                 6.. => $block::<$I, $F, 6>($isa, $w, $at, ($x, row), $out),
                 4.. => $block::<$I, $F, 4>($isa, $w, $at, ($x, row), $out),
                 2.. => $block::<$I, $F, 2>($isa, $w, $at, ($x, row), $out),
@@ -135,11 +137,20 @@ fn float_block<I: Isa, F: FloatFormat, const R: usize>(
     (x, row): (Inputs<'_>, usize),
     out: &mut Outputs<'_>,
 ) -> usize {
-    let rows: [&[f32]; R] = std::array::from_fn(|r| &x.floats[(row + r) * x.stride..][..inputs]);
-    let tiles: [&[F::Raw]; TILES] = std::array::from_fn(|t| &weights[(tile + t) * inputs..][..inputs]);
+    let mut rows: [&[f32]; R] = [&[]; R];
+    for (r, floats) in rows.iter_mut().enumerate() {
+        *floats = &x.floats[(row + r) * x.stride..][..inputs];
+    }
+    let mut tiles: [&[F::Raw]; TILES] = [&[]; TILES];
+    for (t, raw) in tiles.iter_mut().enumerate() {
+        *raw = &weights[(tile + t) * inputs..][..inputs];
+    }
     let mut sums = [[isa.splat(0.0); TILES]; R];
     for k in 0..inputs {
-        let w: [I::Floats; TILES] = std::array::from_fn(|t| F::load(isa, &tiles[t][k]));
+        let mut w = [isa.splat(0.0); TILES];
+        for t in 0..TILES {
+            w[t] = F::load(isa, &tiles[t][k]);
+        }
         for r in 0..R {
             let x = isa.splat(rows[r][k]);
             for t in 0..TILES {
@@ -224,17 +235,26 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
     (x, row): (Inputs<'_>, usize),
     out: &mut Outputs<'_>,
 ) -> usize {
+    // Loops throughout: closures, such as those of `array::from_fn`, are not compiled for the instruction set where they
+    // are not inlined, and then the sums go through memory.
     let blocks = w.blocks;
+    let spans = blocks / F::BLOCKS;
     // What comes next is asked for by all register blocks of the tiles together, each some of the lines.
     let (turns, turn) = (x.rows.div_ceil(ROWS), row / ROWS);
     let mut until_mine = turn;
     let zero = w.zero - if F::NIBBLES { 0 } else { I::BYTES_ZERO };
-    let words: [&[[i32; BLOCK / 4]]; R] =
-        std::array::from_fn(|r| &x.codes.words(row + r).as_chunks::<{ BLOCK / 4 }>().0[..blocks]);
-    let about: [_; R] = std::array::from_fn(|r| &x.codes.blocks(row + r)[..blocks]);
-    let codes: [&[F::Block]; TILES] = std::array::from_fn(|t| &w.codes[(tile + t) * blocks..][..blocks]);
-    let spans = blocks / F::BLOCKS;
-    let scales: [&[F::Scales]; TILES] = std::array::from_fn(|t| &w.scales[(tile + t) * spans..][..spans]);
+    let mut words: [&[[i32; BLOCK / 4]]; R] = [&[]; R];
+    let mut about: [&[Block]; R] = [&[]; R];
+    for r in 0..R {
+        words[r] = &x.codes.words(row + r).as_chunks::<{ BLOCK / 4 }>().0[..blocks];
+        about[r] = &x.codes.blocks(row + r)[..blocks];
+    }
+    let mut codes: [&[F::Block]; TILES] = [&[]; TILES];
+    let mut scales: [&[F::Scales]; TILES] = [&[]; TILES];
+    for t in 0..TILES {
+        codes[t] = &w.codes[(tile + t) * blocks..][..blocks];
+        scales[t] = &w.scales[(tile + t) * spans..][..spans];
+    }
     let mut sums = [[isa.splat(0.0); TILES]; R];
     for b in 0..blocks {
         let (span, of_span) = (b / F::BLOCKS, b % F::BLOCKS);
@@ -249,18 +269,16 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
         }
         until_mine -= 1;
         for group in 0..F::GROUPS {
-            let start = |r: usize| {
-                let [first, second] = about[r][b].sums;
-                let sum = if F::GROUPS == 2 { about[r][b].sums[group] } else { first + second };
-                isa.splat_int(-zero * sum)
-            };
-            let mut whole: [[I::Ints; TILES]; R] =
-                std::array::from_fn(|r| [if zero == 0 { isa.splat_int(0) } else { start(r) }; TILES]);
+            let mut whole = [[isa.splat_int(0); TILES]; R];
+            if zero != 0 {
+                for r in 0..R {
+                    whole[r] = [isa.splat_int(-zero * sum_of::<F>(&about[r][b], group)); TILES];
+                }
+            }
             let steps = if F::NIBBLES { 4 } else { 8 } / F::GROUPS;
             for step in group * steps..(group + 1) * steps {
                 for t in 0..TILES {
-                    let bytes = F::bytes(&codes[t][b], step);
-                    let loaded = isa.codes(bytes);
+                    let loaded = isa.codes(F::bytes(&codes[t][b], step));
                     for r in 0..R {
                         whole[r][t] = if F::NIBBLES {
                             let low = isa.dot_nibbles(whole[r][t], isa.low(loaded), words[r][b][2 * step]);
@@ -281,12 +299,7 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
                 if F::MIN {
                     let min = F::scale(isa, &scales[t][span], in_span, 1);
                     for r in 0..R {
-                        let about = &about[r][b];
-                        let scaled = if F::GROUPS == 2 {
-                            about.scale * about.sums[group] as f32
-                        } else {
-                            about.scaled_sum
-                        };
+                        let scaled = scaled_sum_of::<F>(&about[r][b], group);
                         sums[r][t] = isa.fma(min, isa.splat(scaled), sums[r][t]);
                     }
                 }
@@ -294,6 +307,18 @@ fn grid_block<I: Isa, F: GridFormat, const R: usize>(
         }
     }
     out.keep(isa, (row, column), sums)
+}
+
+/// The sum of the codes that share a group of weights.
+#[inline(always)]
+fn sum_of<F: GridFormat>(about: &Block, group: usize) -> i32 {
+    if F::GROUPS == 2 { about.sums[group] } else { about.sums[0] + about.sums[1] }
+}
+
+/// As [`sum_of`] of what the codes stand for.
+#[inline(always)]
+fn scaled_sum_of<F: GridFormat>(about: &Block, group: usize) -> f32 {
+    if F::GROUPS == 2 { about.scale * about.sums[group] as f32 } else { about.scaled_sum }
 }
 
 /// How many items further what is asked for lies. With one register block over the rows, it is soon: `near` items on,
@@ -307,20 +332,22 @@ fn ahead(turns: usize, (at, of): (usize, usize), near: usize) -> usize {
     }
 }
 
-/// Brings what lies `ahead` items further closer.
+/// Brings what lies `ahead` items further closer. Into the second cache: the first takes so few lines at once that a
+/// core would read main memory at little more than half of its speed.
 #[inline(always)]
 fn prefetch_ahead<I: Isa, T>(isa: I, item: &T, ahead: usize) {
-    prefetch(isa, item, ahead * size_of::<T>()..(ahead + 1) * size_of::<T>());
+    prefetch_early(isa, item, ahead * size_of::<T>()..(ahead + 1) * size_of::<T>());
 }
 
 /// Tiles in a register block, and what matrices are padded to.
 pub(super) const TILES: usize = 2;
 
-/// Blocks between what is used and what is asked for: about as long as main memory takes.
-const AHEAD: usize = 16;
+/// Blocks between what is used and what is asked for: longer than main memory takes, and short of what the second cache
+/// would lose again.
+const AHEAD: usize = 32;
 
 /// Rows in most register blocks.
-const ROWS: usize = 6;
+const ROWS: usize = 8;
 
 #[cfg(test)]
 mod tests;

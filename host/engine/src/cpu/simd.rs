@@ -104,6 +104,8 @@ pub(crate) trait Isa: Copy + Send + Sync {
 
     /// Brings closer the cache line that lies `offset` bytes after the start of `at`; it may be beyond its end.
     fn prefetch<T: ?Sized>(self, at: &T, offset: usize);
+    /// As [`Isa::prefetch`] for what is wanted later: into the second cache, which has room for it.
+    fn prefetch_early<T: ?Sized>(self, at: &T, offset: usize);
 }
 
 /// Brings closer all cache lines of some bytes, counted from the start of `at`; they may lie beyond its end.
@@ -111,6 +113,14 @@ pub(crate) trait Isa: Copy + Send + Sync {
 pub(crate) fn prefetch<I: Isa, T: ?Sized>(isa: I, at: &T, bytes: Range<usize>) {
     for offset in bytes.step_by(LINE) {
         isa.prefetch(at, offset);
+    }
+}
+
+/// As [`prefetch`] for what is wanted later.
+#[inline(always)]
+pub(crate) fn prefetch_early<I: Isa, T: ?Sized>(isa: I, at: &T, bytes: Range<usize>) {
+    for offset in bytes.step_by(LINE) {
+        isa.prefetch_early(at, offset);
     }
 }
 

@@ -8,6 +8,7 @@
 //! `unsafe` here is what a scoped thread does: a job's lifetime is hidden from the workers while the caller waits.
 #![expect(unsafe_code, reason = "lends borrowed jobs and disjoint parts to threads that outlive the borrow")]
 
+mod ranges;
 mod split;
 
 use std::cell::{Cell, UnsafeCell};
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use ranges::Ranges;
 #[cfg(test)]
 use split::Count;
 pub(crate) use split::{Chunks, ColumnBlock, Columns, Split};
@@ -24,6 +26,8 @@ pub(crate) use split::{Chunks, ColumnBlock, Columns, Split};
 pub(crate) struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// Of each thread's range of parts, the next to be taken.
+    next: Vec<Line<AtomicUsize>>,
     /// Threads that take part, the caller's included. A cell also says that there is one phase at a time: a team may move
     /// between threads and not be shared by them.
     width: Cell<usize>,
@@ -33,7 +37,9 @@ impl Team {
     /// A team of `threads`, at least one.
     pub(crate) fn new(threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut team = Self { shared, workers: Vec::new(), width: Cell::new(threads.max(1)) };
+        let threads = threads.max(1);
+        let next = (0..threads).map(|_| Line::default()).collect();
+        let mut team = Self { shared, workers: Vec::new(), next, width: Cell::new(threads) };
         for index in 1..threads {
             let shared = Arc::clone(&team.shared);
             let thread = std::thread::Builder::new().name(format!("engine-{index}"));
@@ -64,29 +70,21 @@ impl Team {
             }
             return;
         }
-        let next = AtomicUsize::new(0);
-        // Few enough takings that they cost nothing, many enough that the threads end together.
-        let taken = grain.max(count / (self.size() * 8)).max(1);
-        let job = || {
-            loop {
-                let from = next.fetch_add(taken, Ordering::Relaxed);
-                if from >= count {
-                    return;
-                }
-                for index in from..count.min(from + taken) {
-                    // SAFETY: the counter gives each index to one thread, once.
-                    work(index, unsafe { split.part(index) });
-                }
-            }
+        let ranges = Ranges::new(&self.next[..self.size()], count, grain);
+        let job = |thread: usize| {
+            ranges.take(thread, |index| {
+                // SAFETY: a range gives each of its indices out once.
+                work(index, unsafe { split.part(index) });
+            });
         };
         self.run(&job);
     }
 
     /// Runs `job` on every thread that takes part.
-    fn run(&self, job: &(dyn Fn() + Sync)) {
+    fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         // SAFETY: only the lifetime changes. Workers use the job between the release of `phase` and their `done`,
         // and `wait` returns, also by unwinding, after the last of these.
-        let job: &'static (dyn Fn() + Sync) = unsafe { std::mem::transmute(job) };
+        let job: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(job) };
         let shared = &*self.shared;
         // SAFETY: no worker reads the job now: all are done with the last phase.
         unsafe { *shared.job.get() = Some(job) };
@@ -97,7 +95,7 @@ impl Team {
         for worker in &self.workers[..helpers] {
             worker.thread().unpark();
         }
-        let mine = catch_unwind(AssertUnwindSafe(job));
+        let mine = catch_unwind(AssertUnwindSafe(|| job(0)));
         shared.wait(helpers);
         if let Err(panic) = mine {
             resume_unwind(panic);
@@ -126,7 +124,7 @@ struct Shared {
     /// Workers that are done with the phase.
     done: Line<AtomicUsize>,
     /// The phase's job; written by the caller between phases only.
-    job: UnsafeCell<Option<&'static (dyn Fn() + Sync)>>,
+    job: UnsafeCell<Option<&'static (dyn Fn(usize) + Sync)>>,
     stop: AtomicBool,
     failed: AtomicBool,
 }
@@ -164,7 +162,7 @@ impl Shared {
             looks = 0;
             // SAFETY: the phase was released after the job was written, and the next is not before `done`.
             if let Some(job) = unsafe { *self.job.get() }
-                && catch_unwind(AssertUnwindSafe(job)).is_err()
+                && catch_unwind(AssertUnwindSafe(|| job(index))).is_err()
             {
                 self.failed.store(true, Ordering::Relaxed);
             }

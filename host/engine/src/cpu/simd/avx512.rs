@@ -208,4 +208,10 @@ impl Isa for Avx512 {
         // A prefetch of any address is harmless.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) }
     }
+
+    #[inline(always)]
+    fn prefetch_early<T: ?Sized>(self, at: &T, offset: usize) {
+        let line = std::ptr::from_ref(at).cast::<i8>().wrapping_add(offset);
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line) }
+    }
 }

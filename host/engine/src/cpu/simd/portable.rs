@@ -180,6 +180,9 @@ impl Isa for Portable {
 
     #[inline(always)]
     fn prefetch<T: ?Sized>(self, _: &T, _: usize) {}
+
+    #[inline(always)]
+    fn prefetch_early<T: ?Sized>(self, _: &T, _: usize) {}
 }
 
 #[inline(always)]
