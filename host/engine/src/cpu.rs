@@ -7,8 +7,8 @@
 //! order. So the number of rows, their place in the batch, how tokens were spread over steps and the number of threads
 //! cannot be seen in any result, and every instruction set gives the same bits.
 //!
-//! From the outside in: `engine` → `decoder` → `group`, `rowwise`, `remember`, `rotation`, `attention` → `product` → `matrix`,
-//! `format`, `rows`, `kv` → `simd`, `team`, `memory`. `cores` is what several engines share.
+//! From the outside in: `engine` → `decoder` → `group`, `rowwise`, `remember`, `rotation`, `attention` → `product` →
+//! `matrix`, `format`, `rows`, `kv` → `simd`, `team`, `memory`. `cores` is what several engines share.
 
 mod attention;
 mod build;

@@ -268,6 +268,7 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn prefetch_early<T: ?Sized>(self, at: &T, offset: usize) {
         let line = std::ptr::from_ref(at).cast::<i8>().wrapping_add(offset);
+        // As above.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line) }
     }
 }
