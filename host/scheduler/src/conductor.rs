@@ -117,6 +117,8 @@ pub struct Conductor {
     plans: BTreeMap<usize, GroupPlan>,
     gaps: Gaps,
     promises: Promises,
+    /// When the last step ended, if it left work behind on an idle device.
+    work_since_s: Option<f64>,
     /// The model that ran last where one runs at a time.
     current: Member,
     steps_since_plan: u32,
@@ -139,6 +141,7 @@ impl Conductor {
             plans: BTreeMap::new(),
             gaps: Gaps::new(settings.slo_itl_s, settings.slo_itl_from),
             promises: Promises::default(),
+            work_since_s: None,
             current: Member(0),
             steps_since_plan: 0,
             steps: 0,
@@ -200,6 +203,9 @@ impl Conductor {
                 None => unknown += 1.0,
             }
         }
+        if let Some(since_s) = self.work_since_s.take().filter(|_| self.current != member) {
+            self.beliefs.observe_switch(now_s - since_s);
+        }
         let leaving = self.beliefs.leaving(member).max(1e-9);
         let rows = ending / leaving + unknown;
         let returning =
@@ -242,6 +248,9 @@ impl Conductor {
         self.beliefs.observe_routing(member, drawn, leaving);
         self.steps_since_plan += 1;
         self.steps += 1;
+        let is_idle = self.devices == 1 && self.stations.iter().all(|station| station.running.is_none());
+        let has_work = self.stations.iter().any(|station| station.ready > 0 || station.coming > 0);
+        self.work_since_s = Some(now_s).filter(|_| is_idle && has_work);
     }
 
     /// The step that ran came to nothing: its rows are ready again and nothing is learnt from it.

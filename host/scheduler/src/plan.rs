@@ -90,6 +90,8 @@ pub enum Devices {
     Shared {
         /// See above; measured by [`crate::conductor::Overlap`].
         overlap: f64,
+        /// Seconds from a step of one model to one of the other where one runs at a time: who is to go on has to be woken.
+        switch_s: f64,
     },
 }
 
@@ -98,7 +100,14 @@ impl Devices {
     fn wall(self) -> f64 {
         match self {
             Self::Separate => 1.0,
-            Self::Shared { overlap } => 2.0 / overlap.clamp(0.1, 2.0),
+            Self::Shared { overlap, .. } => 2.0 / overlap.clamp(0.1, 2.0),
+        }
+    }
+
+    fn switch_s(self) -> f64 {
+        match self {
+            Self::Separate => 0.0,
+            Self::Shared { switch_s, .. } => switch_s,
         }
     }
 }
@@ -201,7 +210,7 @@ impl Plan {
     /// use scheduler::plan::{Aims, Devices, Order, Pair, Plan};
     /// let one = |fixed_s| Affine { fixed_s, row_s: fixed_s / 200.0 };
     /// let pair = Pair { journeys: 64.0, share: 0.05, visit_tokens: 1.0, small: one(1.0), large: one(10.0) };
-    /// let plan = Plan::make(pair, Devices::Shared { overlap: 1.0 }, Aims::default());
+    /// let plan = Plan::make(pair, Devices::Shared { overlap: 1.0, switch_s: 0.0 }, Aims::default());
     /// assert_eq!((plan.order, plan.batch), (Order::Exclusive, 37));
     /// // (1 / p) / (m* a_S ... ): X* = 20 / (0.725 + 0.1 + 0.05) = 22.9
     /// assert!((plan.tokens_per_s - 22.86).abs() < 0.05);
@@ -232,7 +241,7 @@ impl Plan {
             aims,
             order: Order::Parallel,
             batch: 1,
-            exclusive_batch: shared::batch(&pair),
+            exclusive_batch: shared::batch(&in_turns(pair, devices)),
             tokens_per_s: 0.0,
             exclusive_tokens_per_s: None,
             parallel_tokens_per_s: None,
@@ -244,22 +253,25 @@ impl Plan {
 
     fn choose_order(&mut self) {
         let batch = self.exclusive_batch;
-        let exclusive = |pair: &Pair| shared::tokens_per_s(pair, batch);
+        let in_turns = in_turns(self.pair, self.devices);
         let shortest_s = self.pair.small.step_s(1.0) + 2.0 * self.pair.large.step_s(1.0);
         let tight = self.aims.gap_s.is_some_and(|gap_s| gap_s < shortest_s);
         match self.devices {
             Devices::Separate if tight => self.exclude(Reason::TightGap),
             Devices::Separate => {
-                let (alone, both) = (exclusive(&self.pair), separate::best(&self.pair, 1.0).tokens_per_s);
+                let alone = shared::tokens_per_s(&in_turns, batch);
+                let both = separate::best(&self.pair, 1.0).tokens_per_s;
                 (self.exclusive_tokens_per_s, self.parallel_tokens_per_s) = (Some(alone), Some(both));
                 let align = alone > ALIGN_MARGIN * both;
                 self.order = if align { Order::Exclusive } else { Order::Parallel };
                 self.reasons.push(if align { Reason::FasterOrder } else { Reason::OwnDevices });
             }
             Devices::Shared { .. } if tight => self.exclude(Reason::TightGap),
-            Devices::Shared { overlap } if overlap <= NO_OVERLAP => self.exclude(Reason::NoOverlap),
+            Devices::Shared { overlap, .. } if overlap <= NO_OVERLAP && self.switching_is_cheap() => {
+                self.exclude(Reason::NoOverlap);
+            }
             Devices::Shared { .. } => {
-                let alone = exclusive(&self.pair);
+                let alone = shared::tokens_per_s(&in_turns, batch);
                 let both = separate::best(&self.pair, self.devices.wall()).tokens_per_s;
                 (self.exclusive_tokens_per_s, self.parallel_tokens_per_s) = (Some(alone), Some(both));
                 self.order = if alone > both { Order::Exclusive } else { Order::Parallel };
@@ -273,8 +285,14 @@ impl Plan {
         self.reasons.push(reason);
     }
 
+    /// Whether changing models costs next to nothing beside their steps.
+    fn switching_is_cheap(&self) -> bool {
+        let steps_s = self.pair.small.step_s(1.0) + self.pair.visit_tokens * self.pair.large.step_s(1.0);
+        2.0 * self.devices.switch_s() <= CHEAP_SWITCH * steps_s
+    }
+
     fn delay_exclusive(&mut self) {
-        let pair = &self.pair;
+        let pair = &in_turns(self.pair, self.devices);
         let most = self.exclusive_batch;
         let gain = shared::tokens_per_s(pair, most) / shared::tokens_per_s(pair, 1);
         let (batch, reason) = match (self.aims.tempo_s, self.aims.answer_tokens) {
@@ -307,11 +325,19 @@ impl Plan {
     }
 }
 
+/// The pair as it costs one model at a time: a cycle has two changes of model, which the burst pays.
+fn in_turns(pair: Pair, devices: Devices) -> Pair {
+    let fixed_s = pair.large.fixed_s + 2.0 * devices.switch_s() / pair.visit_tokens;
+    Pair { large: Affine { fixed_s, ..pair.large }, ..pair }
+}
+
 const SHARE_MIN: f64 = 0.001;
 const SHARE_MAX: f64 = 0.95;
 const VISIT_MAX: f64 = 4096.0;
 /// Overlap up to which one model at a time is better on every instance that was tried.
 const NO_OVERLAP: f64 = 1.05;
+/// Share of the shortest cycle that changes of model may cost where overlap alone decides.
+const CHEAP_SWITCH: f64 = 0.02;
 /// Predicted gain below which delay is left off: gaps grow, and the estimates are no better than that.
 const DELAY_MARGIN: f64 = 1.002;
 /// How much faster one model at a time must be predicted to be on separate devices, where long visits fragment the large
@@ -320,63 +346,4 @@ const ALIGN_MARGIN: f64 = 1.03;
 const ANSWER_TOKENS: f64 = 256.0;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pair(journeys: f64, fixed_over_row: f64) -> Pair {
-        let one = |fixed_s: f64| Affine { fixed_s, row_s: fixed_s / fixed_over_row };
-        Pair { journeys, share: 0.1, visit_tokens: 1.0, small: one(1.0), large: one(10.0) }
-    }
-
-    #[test]
-    fn one_journey_and_compute_bound_models_are_not_delayed() {
-        for devices in [Devices::Separate, Devices::Shared { overlap: 1.0 }, Devices::Shared { overlap: 1.6 }]
-        {
-            let plan = Plan::make(pair(1.0, 200.0), devices, Aims::default());
-            assert_eq!(plan.batch, 1, "{devices:?}");
-            assert!(plan.reasons.contains(&Reason::OneJourney));
-            let plan = Plan::make(pair(16.0, 0.001), devices, Aims::default());
-            assert_eq!(plan.batch, 1, "{devices:?}");
-            assert!(plan.reasons.contains(&Reason::DelayDoesNotPay));
-        }
-    }
-
-    #[test]
-    fn the_order_follows_the_overlap() {
-        let order =
-            |overlap| Plan::make(pair(32.0, 200.0), Devices::Shared { overlap }, Aims::default()).order;
-        assert_eq!(order(1.0), Order::Exclusive);
-        assert_eq!(order(1.2), Order::Exclusive);
-        assert_eq!(order(1.95), Order::Parallel);
-    }
-
-    #[test]
-    fn a_gap_shorter_than_two_large_steps_aligns_the_models() {
-        let aims = Aims { gap_s: Some(20.0), ..Aims::default() };
-        let plan = Plan::make(pair(8.0, 200.0), Devices::Separate, aims);
-        assert_eq!(plan.order, Order::Exclusive);
-        assert_eq!(plan.reasons[0], Reason::TightGap);
-        let loose = Aims { gap_s: Some(40.0), ..Aims::default() };
-        assert_eq!(Plan::make(pair(8.0, 200.0), Devices::Separate, loose).order, Order::Parallel);
-    }
-
-    #[test]
-    fn a_plan_keeps_to_the_rows_of_a_step() {
-        let aims = Aims { rows_max: Some(4), ..Aims::default() };
-        let plan = Plan::make(pair(64.0, 200.0), Devices::Shared { overlap: 1.0 }, aims);
-        assert_eq!(plan.batch, 4);
-        assert_eq!(plan.reasons.last(), Some(&Reason::RowsMax));
-    }
-
-    #[test]
-    fn nonsense_in_gives_a_plan_without_delay_or_with_a_bounded_one() {
-        let mut odd = pair(8.0, 200.0);
-        odd.share = 0.0;
-        odd.visit_tokens = f64::INFINITY;
-        odd.small = Affine::default();
-        for devices in [Devices::Separate, Devices::Shared { overlap: 0.0 }] {
-            let plan = Plan::make(odd, devices, Aims::default());
-            assert!((1..=8).contains(&plan.batch), "{plan:?}");
-        }
-    }
-}
+mod tests;

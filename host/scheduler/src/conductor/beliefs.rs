@@ -70,6 +70,8 @@ pub struct Beliefs {
     timed: Vec<f64>,
     /// Share of the latest draws whose token was kept.
     kept: f64,
+    /// Seconds from a step of one model to one of another of the device, where one runs at a time.
+    switch_s: f64,
 }
 
 impl Beliefs {
@@ -86,6 +88,7 @@ impl Beliefs {
             overlap: Overlap::new(settings.overlap, settings.members.len()),
             timed: vec![1.0; settings.members.len()],
             kept: 1.0,
+            switch_s: 0.0,
         }
     }
 
@@ -125,6 +128,21 @@ impl Beliefs {
             let weight = (drawn as f64 / crate::traffic::WINDOW_TOKENS).min(0.5);
             self.kept += weight * (kept as f64 / drawn as f64 - self.kept);
         }
+    }
+
+    /// One model of a device went on this long after another's step, with work there all the time.
+    pub(super) fn observe_switch(&mut self, gap_s: f64) {
+        if self.told.is_none() {
+            // A thread that was kept from running for a while says nothing about the next time.
+            let gap_s = gap_s.min(OUTLIER * self.switch_s + LEAST_OUTLIER_S);
+            self.switch_s += SWITCH_WEIGHT * (gap_s - self.switch_s);
+        }
+    }
+
+    /// Seconds that a change of model costs where one runs at a time.
+    #[must_use]
+    pub fn switch_s(&self) -> f64 {
+        self.switch_s
     }
 
     /// Whether most visits to a model are of a length known in advance.
@@ -276,6 +294,10 @@ impl Beliefs {
 const ALONE: f64 = 0.02;
 /// Overlapped share of a step from which on it tells the speed beside another.
 const MOSTLY: f64 = 0.5;
+const SWITCH_WEIGHT: f64 = 0.02;
+/// How many times the mean, and how much more, a gap counts at most.
+const OUTLIER: f64 = 4.0;
+const LEAST_OUTLIER_S: f64 = 50e-6;
 const VISIT_WEIGHT: f64 = 0.05;
 /// Steps alone that a law is learnt from before overlap is judged by it.
 const LAW_STEPS: u64 = 24;

@@ -128,7 +128,7 @@ impl Planner {
     fn pair_plan(&self, feeder: Member, large: Member) -> Plan {
         let same = self.settings.device(feeder) == self.settings.device(large);
         let devices = if same {
-            Devices::Shared { overlap: self.beliefs.overlap().value() }
+            Devices::Shared { overlap: self.beliefs.overlap().value(), switch_s: self.beliefs.switch_s() }
         } else {
             Devices::Separate
         };

@@ -67,6 +67,7 @@ impl Group {
             "slo_itl_ms": conductor.bounds().itl_s.map(|s| s * 1e3),
             "overlap": beliefs.overlap().value(),
             "overlap_measured": beliefs.overlap().is_measured(),
+            "switch_ms": beliefs.switch_s() * 1e3,
             "models": models,
             "plan": conductor.plan().map(|plan| self.plan(plan)),
         })
