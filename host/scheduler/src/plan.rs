@@ -262,7 +262,8 @@ impl Plan {
                 let alone = shared::tokens_per_s(&in_turns, batch);
                 let both = separate::best(&self.pair, 1.0).tokens_per_s;
                 (self.exclusive_tokens_per_s, self.parallel_tokens_per_s) = (Some(alone), Some(both));
-                let align = alone > ALIGN_MARGIN * both;
+                // One-token visits fragment nothing: where alignment looks faster there, the estimates are at fault.
+                let align = self.pair.visit_tokens > 1.5 && alone > ALIGN_MARGIN * both;
                 self.order = if align { Order::Exclusive } else { Order::Parallel };
                 self.reasons.push(if align { Reason::FasterOrder } else { Reason::OwnDevices });
             }

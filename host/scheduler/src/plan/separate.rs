@@ -26,11 +26,13 @@ pub struct Forecast {
 /// `O(50)` evaluations of the cycle, or of the chain over the batch for up to eight journeys.
 #[must_use]
 pub fn best(pair: &Pair, wall: f64) -> Forecast {
-    if pair.journeys < 1.5 {
-        return Forecast { batch: 1, tokens_per_s: immediate(pair, wall).tokens_per_s };
+    let now = immediate(pair, wall);
+    // Waiting saves fixed costs of large steps; where they are next to nothing, so is what it can gain.
+    let fixed_share = pair.large.fixed_s / pair.large.step_s(now.batch).max(f64::MIN_POSITIVE);
+    if pair.journeys < 1.5 || fixed_share < FIXED_SHARE_MIN {
+        return Forecast { batch: 1, tokens_per_s: now.tokens_per_s };
     }
     let small = is_small(pair);
-    let now = immediate(pair, wall);
     let at_once = match (small, pair.visit_tokens < 1.5) {
         (true, _) => chain::tokens_per_s(pair, 1, wall),
         (false, true) => now.tokens_per_s.max(cycle(pair, 1.0, wall)),
@@ -63,7 +65,8 @@ pub fn predicted(pair: &Pair, batch: f64, wall: f64) -> f64 {
     if is_small(pair) { chain::tokens_per_s(pair, batch as usize, wall) } else { cycle(pair, batch, wall) }
 }
 
-/// Up to eight journeys on one-token visits the chain over the batch is quick, and the fluid cycle too coarse.
+/// Up to two dozen journeys on one-token visits the chain over the batch is quick (60 us a threshold), and the fluid cycle
+/// too coarse: it is up to a tenth too low between the batch of immediate admission and the best one.
 fn is_small(pair: &Pair) -> bool {
     pair.journeys <= CHAIN_JOURNEYS && pair.visit_tokens < 1.5
 }
@@ -185,7 +188,8 @@ fn cycle(pair: &Pair, batch: f64, wall: f64) -> f64 {
 /// How much better than immediate admission delay must be predicted to be.
 const CYCLE_MARGIN: f64 = 1.015;
 const CHAIN_MARGIN: f64 = 1.005;
-const CHAIN_JOURNEYS: f64 = 8.5;
+const FIXED_SHARE_MIN: f64 = 0.05;
+const CHAIN_JOURNEYS: f64 = 24.5;
 /// Thresholds are tried on a grid of 6 %, coarser where that would be too many.
 const SCAN_STRIDE: f64 = 1.06;
 const SCAN_POINTS: f64 = 50.0;
