@@ -139,7 +139,7 @@ impl Conductor {
             seats: BTreeMap::new(),
             plan: None,
             plans: BTreeMap::new(),
-            gaps: Gaps::new(settings.slo_itl_s, settings.slo_itl_from),
+            gaps: Gaps::new(settings.bounds.itl_s, settings.slo_itl_from),
             promises: Promises::default(),
             work_since_s: None,
             current: Member(0),
@@ -176,8 +176,7 @@ impl Conductor {
     /// The bounds that hold now: the strictest of the group's own and of those promised to journeys that are there.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let own = Bounds { tpot_s: self.settings.slo_tpot_s, itl_s: self.settings.slo_itl_s };
-        own.and(self.promises.strictest())
+        self.settings.bounds.and(self.promises.strictest())
     }
 
     /// A journey was cancelled, evicted, or has left the group for good; unknown ones are ignored.

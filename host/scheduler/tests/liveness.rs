@@ -66,7 +66,7 @@ impl World {
             law: StepLaw::affine(if model == 0 { 1.0 } else { 1.0 + 20.0 * draw(20 + model as u32) }, 0.05),
         });
         let mut settings = Settings { mode: case.mode.clone(), ..Settings::learning(members.collect()) };
-        settings.slo_itl_s = case.slo_itl_s;
+        settings.bounds.itl_s = case.slo_itl_s;
         settings.slo_itl_from = if draw(30) < 0.5 { Strictness::Soft } else { Strictness::Hard };
         let mut world = Self {
             conductor: Conductor::new(settings.clone()),

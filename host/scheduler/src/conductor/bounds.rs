@@ -98,14 +98,14 @@ mod tests {
     use crate::law::StepLaw;
 
     /// A shared device on which waiting pays, with eight journeys.
-    fn conductor(slo_itl_s: Option<f64>) -> Conductor {
+    fn conductor(itl_s: Option<f64>) -> Conductor {
         let member = |fixed_s: f64| MemberSettings {
             device: 0,
             rows_max: 32,
             law: StepLaw::affine(fixed_s, fixed_s / 200.0),
         };
         let mut conductor = Conductor::new(Settings {
-            slo_itl_s,
+            bounds: Bounds { tpot_s: None, itl_s },
             beliefs: Source::Told(vec![vec![0.0, 0.1], vec![1.0, 0.0]]),
             overlap: Some(1.0),
             ..Settings::learning(vec![member(0.001), member(0.010)])

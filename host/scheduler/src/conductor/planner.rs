@@ -77,7 +77,7 @@ impl Planner {
             tokens_per_s,
             wait_max_s: WAIT_CYCLES_MAX * cycle_s,
             pairs,
-            bounds: Bounds { tpot_s: self.settings.slo_tpot_s, itl_s: self.settings.slo_itl_s },
+            bounds: self.settings.bounds,
         }
     }
 
@@ -133,8 +133,8 @@ impl Planner {
             Devices::Separate
         };
         let aims = Aims {
-            tempo_s: self.settings.slo_tpot_s,
-            gap_s: self.settings.slo_itl_s,
+            tempo_s: self.settings.bounds.tpot_s,
+            gap_s: self.settings.bounds.itl_s,
             answer_tokens: Some(self.settings.answer_tokens),
             rows_max: Some(self.settings.members[large.0].rows_max),
         };
@@ -208,9 +208,8 @@ impl Conductor {
     /// A snapshot from which a plan can be made, at once or on another thread.
     #[must_use]
     pub fn planner(&self) -> Planner {
-        let Bounds { tpot_s: slo_tpot_s, itl_s: slo_itl_s } = self.bounds();
         Planner {
-            settings: Settings { slo_tpot_s, slo_itl_s, ..self.settings.clone() },
+            settings: Settings { bounds: self.bounds(), ..self.settings.clone() },
             beliefs: self.beliefs.clone(),
             journeys: self.seats.len().max(1),
             needs_turns: self.needs_turns(),

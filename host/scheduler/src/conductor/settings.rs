@@ -1,6 +1,6 @@
 //! What a conductor is told when it is made.
 
-use super::Strictness;
+use super::{Bounds, Strictness};
 use crate::Member;
 use crate::law::StepLaw;
 use crate::plan::Order;
@@ -75,11 +75,9 @@ pub struct Settings {
     pub members: Vec<MemberSettings>,
     /// How it decides.
     pub mode: Mode,
-    /// Bound on the 99th percentile over answers of the seconds per output token.
-    pub slo_tpot_s: Option<f64>,
-    /// Bound on the 99th percentile of the gap between two tokens of a journey, seconds.
-    pub slo_itl_s: Option<f64>,
-    /// Where that rule begins: softly, watched by a guard that makes it strict when needed, or strictly for good.
+    /// Bounds of the group; those promised to journeys hold beside them.
+    pub bounds: Bounds,
+    /// Where the rule for the bound on gaps begins: softly, watched by a guard that makes it strict when needed, or strictly for good.
     pub slo_itl_from: Strictness,
     /// Tokens of a typical answer.
     pub answer_tokens: f64,
@@ -107,8 +105,7 @@ impl Settings {
         Self {
             members,
             mode: Mode::Ours,
-            slo_tpot_s: None,
-            slo_itl_s: None,
+            bounds: Bounds::default(),
             slo_itl_from: Strictness::Soft,
             answer_tokens: 256.0,
             beliefs: Source::Learnt,

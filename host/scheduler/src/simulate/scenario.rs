@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use crate::conductor::{MemberSettings, Mode, Settings, Source, Strictness};
+use crate::conductor::{Bounds, MemberSettings, Mode, Settings, Source, Strictness};
 use crate::law::{Affine, Load, StepLaw};
 use crate::plan::Pair;
 
@@ -192,8 +192,7 @@ impl Scenario {
             },
         });
         Settings {
-            slo_tpot_s: self.slo_tpot_s,
-            slo_itl_s: self.slo_itl_s,
+            bounds: Bounds { tpot_s: self.slo_tpot_s, itl_s: self.slo_itl_s },
             slo_itl_from: self.slo_itl_from,
             answer_tokens: f64::from(self.answer_tokens),
             beliefs: if learns { Source::Learnt } else { Source::Told(self.shares(1.0)) },

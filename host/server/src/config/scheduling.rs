@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scheduler::conductor::{Mode, Thresholds};
+use scheduler::conductor::{Bounds, Mode, Thresholds};
 use scheduler::plan::Order;
 use serde::Deserialize;
 
@@ -62,6 +62,12 @@ impl Scheduling {
         }
     }
 
+    /// The bounds of the whole server.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        bounds(self.slo_tpot_ms, self.slo_itl_ms)
+    }
+
     /// As tables have it.
     #[must_use]
     pub fn name(&self) -> String {
@@ -114,4 +120,10 @@ impl Scheduling {
         }
         Ok(())
     }
+}
+
+/// Of milliseconds as they are written.
+pub(super) fn bounds(slo_tpot_ms: Option<f64>, slo_itl_ms: Option<f64>) -> Bounds {
+    let seconds = |ms: f64| ms / 1e3;
+    Bounds { tpot_s: slo_tpot_ms.map(seconds), itl_s: slo_itl_ms.map(seconds) }
 }

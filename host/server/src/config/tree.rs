@@ -6,6 +6,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use scheduler::conductor::Bounds;
 use serde::Deserialize;
 
 use super::tables::File;
@@ -137,6 +138,14 @@ pub enum PolicySource {
     Builtin(String),
     /// A component file that is reloaded when it changes.
     File(PathBuf),
+}
+
+impl Route {
+    /// What is promised to its answers.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        super::scheduling::bounds(self.slo_tpot_ms, self.slo_itl_ms)
+    }
 }
 
 impl Model {

@@ -84,7 +84,7 @@ pub fn check_memory(needs: &[Need], available: u64) -> Result<(), MemoryError> {
 #[must_use]
 pub fn kv_budget(needs: &[Need], available: u64) -> Vec<u64> {
     let taken = needs.iter().fold(0u64, |sum, need| {
-        sum.saturating_add(need.weights).saturating_add(need.named.map_or(0, |named| named.min(need.most)))
+        sum.saturating_add(need.weights).saturating_add(need.named.map_or(0, |_| need.kv()))
     });
     let shared = available.saturating_sub(taken) / 2;
     let per_token: u64 = needs.iter().filter(|need| need.named.is_none()).map(|need| need.token).sum();

@@ -280,8 +280,7 @@ impl Policies {
             }
         };
         let deciding = Deciding::Policy { source, settings: route.settings.clone() };
-        let seconds = |ms: f64| ms / 1e3;
-        let bounds = Bounds { tpot_s: route.slo_tpot_ms.map(seconds), itl_s: route.slo_itl_ms.map(seconds) };
+        let bounds = route.bounds();
         Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
     }
 

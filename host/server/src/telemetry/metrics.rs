@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use engine::KvUsage;
 
 use super::SchedulingGauges;
-use super::page::{Family, Page};
+use super::page::{Family, Named, Page};
 use crate::runtime::{Catalog, Event, ModelIx};
 
 /// All metrics of a runtime.
@@ -100,15 +100,15 @@ impl Metrics {
     #[must_use]
     pub fn render(&self, scheduling: &SchedulingGauges) -> String {
         let mut page = Page::default();
-        page.per_model(&RUNNING, self.by_model(|m| m.running.load(Relaxed) as u64));
-        page.per_model(&PARKED, self.by_model(|m| m.parked.load(Relaxed) as u64));
-        page.per_model(&KV_TOKENS, self.by_model(|m| m.kv_tokens.load(Relaxed) as u64));
-        page.per_model(&KV_HITS, self.by_model(|m| m.kv_hits.load(Relaxed)));
-        page.per_model(&STEPS, self.by_model(|m| m.steps.load(Relaxed)));
-        page.per_model(&STEP_ROWS, self.by_model(|m| m.rows.load(Relaxed)));
-        page.per_model(&FED, self.by_model(|m| m.fed.load(Relaxed)));
-        page.per_model(&GENERATED, self.by_model(|m| m.generated.load(Relaxed)));
-        page.per_model(&PREEMPTED, self.by_model(|m| m.preempted.load(Relaxed)));
+        page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
+        page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
+        page.per_model(&KV_TOKENS, &self.models, |m| m.kv_tokens.load(Relaxed) as u64);
+        page.per_model(&KV_HITS, &self.models, |m| m.kv_hits.load(Relaxed));
+        page.per_model(&STEPS, &self.models, |m| m.steps.load(Relaxed));
+        page.per_model(&STEP_ROWS, &self.models, |m| m.rows.load(Relaxed));
+        page.per_model(&FED, &self.models, |m| m.fed.load(Relaxed));
+        page.per_model(&GENERATED, &self.models, |m| m.generated.load(Relaxed));
+        page.per_model(&PREEMPTED, &self.models, |m| m.preempted.load(Relaxed));
         self.render_handoffs(&mut page);
         page.single(&WAITING, self.waiting.load(Relaxed) as u64);
         page.single(&FINISHED, self.finished.load(Relaxed));
@@ -159,10 +159,6 @@ impl Metrics {
         self.policy_failures.fetch_add(1, Relaxed);
     }
 
-    fn by_model<V>(&self, read: impl Fn(&ModelMetrics) -> V) -> impl Iterator<Item = (&str, V)> {
-        self.models.iter().map(move |model| (model.name.as_str(), read(model)))
-    }
-
     fn render_handoffs(&self, page: &mut Page) {
         page.head(&HANDOFFS);
         for (source, row) in self.models.iter().zip(&self.handoffs) {
@@ -173,6 +169,12 @@ impl Metrics {
                 }
             }
         }
+    }
+}
+
+impl Named for ModelMetrics {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -19,6 +19,12 @@ impl Family {
     }
 }
 
+/// What is told of one model.
+pub(super) trait Named {
+    /// The model's name.
+    fn name(&self) -> &str;
+}
+
 /// A page in the making.
 #[derive(Default)]
 pub(super) struct Page(String);
@@ -40,14 +46,15 @@ impl Page {
     }
 
     /// A value for each model, by name.
-    pub(super) fn per_model<'a, V: Display>(
+    pub(super) fn per_model<M: Named, V: Display>(
         &mut self,
         family: &Family,
-        values: impl Iterator<Item = (&'a str, V)>,
+        models: &[M],
+        read: impl Fn(&M) -> V,
     ) {
         self.head(family);
-        for (model, value) in values {
-            self.value(family, &format!("{{model={model:?}}}"), value);
+        for model in models {
+            self.value(family, &format!("{{model={:?}}}", model.name()), read(model));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the scheduler believes and plans, as gauges.
 
-use super::page::{Family, Page};
+use super::page::{Family, Named, Page};
 
 /// A snapshot of the scheduler of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,14 +43,16 @@ impl SchedulingGauges {
         if let Some(predicted) = self.predicted_tokens_per_s {
             page.single(&PREDICTED, predicted);
         }
-        page.per_model(&READY, self.by_model(|model| model.ready));
-        page.per_model(&THRESHOLD, self.by_model(|model| model.threshold));
-        page.per_model(&STEP_FIXED, self.by_model(|model| model.step_fixed_s));
-        page.per_model(&STEP_ROW, self.by_model(|model| model.step_row_s));
+        page.per_model(&READY, &self.models, |model| model.ready);
+        page.per_model(&THRESHOLD, &self.models, |model| model.threshold);
+        page.per_model(&STEP_FIXED, &self.models, |model| model.step_fixed_s);
+        page.per_model(&STEP_ROW, &self.models, |model| model.step_row_s);
     }
+}
 
-    fn by_model<V>(&self, read: impl Fn(&ModelGauges) -> V) -> impl Iterator<Item = (&str, V)> {
-        self.models.iter().map(move |model| (model.name.as_str(), read(model)))
+impl Named for ModelGauges {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

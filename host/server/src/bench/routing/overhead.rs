@@ -13,8 +13,9 @@ use journey::{Draw, JourneyId};
 use serde_json::{Value, json};
 
 use super::RoutingError;
+use super::served::started;
 use crate::config::Config;
-use crate::runtime::{Ask, Event, Runtime, StartError};
+use crate::runtime::{Ask, Event, Runtime};
 use crate::terminal::{Align, Table};
 
 /// Microseconds per token and per hop.
@@ -49,9 +50,7 @@ pub async fn overhead(
     let mut overhead = Overhead::default();
     for (done, &requests) in requests.iter().enumerate() {
         progress(done);
-        let starting = config.clone();
-        let started = tokio::task::spawn_blocking(move || Runtime::start(&starting, &mut ())).await?;
-        let runtime = started.map_err(|error: StartError| Box::new(error))?;
+        let runtime = started(config.clone()).await?;
         let outcome = measure(&runtime, route, (requests, each)).await;
         runtime.shut_down(Duration::ZERO).await;
         let (tokens, seconds) = outcome?;
@@ -73,19 +72,22 @@ async fn hops(config: &Config, route: &str) -> Result<Vec<(usize, f64)>, Routing
             sim.context = std::num::NonZeroUsize::new(CONTEXTS[CONTEXTS.len() - 1] + 2 * ANSWER);
         }
     }
-    let starting = config.clone();
-    let started = tokio::task::spawn_blocking(move || Runtime::start(&starting, &mut ())).await?;
-    let runtime = started.map_err(|error: StartError| Box::new(error))?;
+    let runtime = started(config).await?;
+    let hops = measure_hops(&runtime, route).await;
+    runtime.shut_down(Duration::ZERO).await;
+    hops
+}
+
+async fn measure_hops(runtime: &Runtime, route: &str) -> Result<Vec<(usize, f64)>, RoutingError> {
     let mut hops = Vec::new();
     for context in CONTEXTS {
         let mut best = f64::INFINITY;
         // What disturbs only adds, so the fastest counts.
         for round in 0..ROUNDS {
-            best = best.min(one_request(&runtime, route, (context, round)).await? * 1e6 / 2.0);
+            best = best.min(one_request(runtime, route, (context, round)).await? * 1e6 / 2.0);
         }
         hops.push((context, best));
     }
-    runtime.shut_down(Duration::ZERO).await;
     Ok(hops)
 }
 

@@ -23,6 +23,12 @@ pub(super) struct Served {
 /// Steps and their rows so far, by role.
 pub(super) type Steps = Vec<(u64, u64)>;
 
+/// All of a server but HTTP. Loading takes long, so not on a thread that others wait for.
+pub(super) async fn started(config: Config) -> Result<Runtime, RoutingError> {
+    let started = tokio::task::spawn_blocking(move || Runtime::start(&config, &mut ())).await?;
+    Ok(started.map_err(|error: StartError| Box::new(error))?)
+}
+
 impl Served {
     pub(super) async fn start(config: Config) -> Result<Self, RoutingError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -30,8 +36,7 @@ impl Served {
         let mut settings = HttpSettings::new(&config.server);
         // Nobody waits for answers that were broken off at the end of a run.
         settings.drain = Duration::ZERO;
-        let started = tokio::task::spawn_blocking(move || Runtime::start(&config, &mut ())).await?;
-        let runtime = Arc::new(started.map_err(|error: StartError| Box::new(error))?);
+        let runtime = Arc::new(started(config).await?);
         let shutdown = CancellationToken::new();
         let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
         let serving = tokio::spawn(serving);

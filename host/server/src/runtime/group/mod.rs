@@ -66,8 +66,7 @@ impl Group {
         let mode = scheduling.mode_for(models.iter().map(|model| model.name));
         let settings = Settings {
             mode: mode.clone(),
-            slo_tpot_s: scheduling.slo_tpot_ms.map(seconds),
-            slo_itl_s: scheduling.slo_itl_ms.map(seconds),
+            bounds: scheduling.bounds(),
             ..Settings::learning(members.collect())
         };
         Self {
@@ -214,10 +213,6 @@ fn journeys(shares: &[Share]) -> Vec<JourneyId> {
 fn guess(spec: &ModelSpec) -> StepLaw {
     let read_s = spec.parameters as f64 / PARAMETERS_PER_S;
     StepLaw::affine(read_s, read_s / ROWS_PER_READ)
-}
-
-fn seconds(ms: f64) -> f64 {
-    ms / 1e3
 }
 
 /// A wait that is over when it is asked for is asked for again a little later.
