@@ -26,7 +26,7 @@ fn long_answer(model: &str, seed: u64) -> Value {
 
 /// Waits until no model has anything of any journey. On a machine that has time this takes milliseconds; the limit is
 /// for one that does not, and still finds a journey that stays for ever.
-async fn await_idle(server: &Server) {
+pub(crate) async fn await_idle(server: &Server) {
     let idle = async {
         let metrics = server.runtime().metrics();
         let models = 0..server.runtime().catalog().models.len();

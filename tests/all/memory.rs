@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::http_life::await_idle;
 use super::questions::chat;
 
 /// Room for some 340 positions in the large model, which is far less than all answers together need.
@@ -68,6 +69,8 @@ async fn what_never_fits_is_refused_and_its_neighbours_are_answered() {
     assert!(never.contains("kv_mib"), "{never}");
     let neighbour = neighbour.expect("it is answered");
     assert_eq!(neighbour.json()["usage"]["completion_tokens"], 150, "{}", neighbour.text);
+    await_idle(&server).await;
+    assert_eq!(server.post("/v1/chat/completions", &chat("large", 0, 0.0)).await.status, 200);
 }
 
 #[tokio::test]
