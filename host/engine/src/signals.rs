@@ -49,6 +49,7 @@ pub(crate) fn describe(chosen: Ranked, (sums, best): (&Sums, &[Ranked]), draw: &
         },
         candidates: best.iter().take(draw.candidates).map(candidate).collect(),
         logprobs: Vec::new(),
+        scores: Vec::new(),
         kept: None,
     }
 }

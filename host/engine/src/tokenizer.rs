@@ -143,6 +143,22 @@ impl Tokenizer {
     }
 }
 
+/// For text in the middle of other text: no BOS. What the tokenizer cannot represent gives no tokens.
+impl journey::Encode for Tokenizer {
+    fn encode(&self, text: &str) -> Vec<u32> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        self.sealed.encode(&sealed::sanitised(text)).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tokenizer({} tokens)", self.vocabulary.len())
+    }
+}
+
 fn first_of_empty(tokenizer: &tokenizers::Tokenizer) -> Result<Option<u32>, String> {
     let encoding = tokenizer.encode_fast("", true).map_err(|error| error.to_string())?;
     Ok(encoding.get_ids().first().copied())

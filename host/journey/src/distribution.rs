@@ -8,6 +8,17 @@ use crate::random::{Purpose, uniform};
 use crate::request::Sampling;
 use crate::step::{Candidate, Draw};
 
+/// What numbers of several distributions are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Logits as the models gave them.
+    Logits,
+    /// Probabilities at temperature 1; negative sums are impossible.
+    Probs,
+    /// Log-probabilities at temperature 1.
+    Logprobs,
+}
+
 /// The distribution of the token at one position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
@@ -152,6 +163,46 @@ impl Distribution {
             return (token, true);
         }
         (self.residual(draft, uniform(seed, position, Purpose::Residual, 0)), false)
+    }
+
+    /// The weighted sum of several distributions' numbers, normalised. `plausible`: only tokens with at least this share
+    /// of that distribution's highest probability are left. A token that one of them does not have, or that is
+    /// impossible in one of them, is left out, except in the sum of probabilities. `None` where nothing is left.
+    ///
+    /// Probabilities: mixtures and the composition of Co-LLM (arXiv 2403.03870). Logits: base + tuned - untuned (proxy
+    /// tuning, arXiv 2401.08565). With `plausible`: contrastive decoding (arXiv 2210.15097).
+    #[must_use]
+    pub fn mixed(parts: &[(&Self, f32)], space: Space, plausible: Option<(&Self, f32)>) -> Option<Self> {
+        let vocabulary = parts.iter().map(|(part, _)| part.vocabulary()).max()?;
+        let number = |part: &Self, token: u32| match space {
+            Space::Logits => {
+                part.logits.get(token as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit))
+            }
+            Space::Probs => part.prob(token),
+            Space::Logprobs => part.logprob(token),
+        };
+        let floor = plausible.map(|(part, share)| {
+            (part, part.logprob_of(part.best) + f64::from(share.max(f32::MIN_POSITIVE)).ln())
+        });
+        let logit = |token: u32| {
+            if floor.is_some_and(|(part, floor)| part.logprob(token) < floor) {
+                return f32::NEG_INFINITY;
+            }
+            let weighted = parts.iter().filter(|(_, weight)| *weight != 0.0);
+            let mut sum = 0.0;
+            for (part, weight) in weighted {
+                let number = number(part, token);
+                if !number.is_finite() {
+                    return f32::NEG_INFINITY;
+                }
+                sum += f64::from(*weight) * number;
+            }
+            match space {
+                Space::Probs => sum.max(0.0).ln() as f32,
+                Space::Logits | Space::Logprobs => sum as f32,
+            }
+        };
+        Self::new((0..vocabulary as u32).map(logit).collect())
     }
 
     /// What min-p, then top-k, then top-p leave.

@@ -69,28 +69,46 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct History {
     tokens: Vec<u32>,
+    /// How many of the tokens, from the first, `tally` counts.
+    counted: usize,
     /// `None` where nothing asks for counts.
     tally: Option<Tally>,
 }
 
 impl History {
     pub(crate) fn new(prompt: &[u32], counted: bool) -> Self {
-        Self { tokens: prompt.to_vec(), tally: counted.then(|| Tally::of_prompt(prompt)) }
+        let tally = counted.then(|| Tally::of_prompt(prompt));
+        Self { tokens: prompt.to_vec(), counted: prompt.len(), tally }
     }
 
     pub(crate) fn push(&mut self, token: u32) {
         self.tokens.push(token);
-        if let Some(tally) = &mut self.tally {
-            tally.add(token);
-        }
+        self.count_to(self.tokens.len());
     }
 
     /// Drops what follows the first `len` tokens, none of them the prompt's.
     pub(crate) fn truncate(&mut self, len: usize) {
-        if let Some(tally) = &mut self.tally {
-            self.tokens[len..].iter().for_each(|&token| tally.remove(token));
-        }
+        self.count_to(self.counted.min(len));
         self.tokens.truncate(len);
+    }
+
+    /// From now on, until more is pushed, the counts are those of the first `len` tokens, at least the prompt.
+    pub(crate) fn count_to(&mut self, len: usize) {
+        if let Some(tally) = &mut self.tally {
+            let (less, more) = (len.min(self.counted), len.max(self.counted));
+            let between = &self.tokens[less..more];
+            if len < self.counted {
+                between.iter().for_each(|&token| tally.remove(token));
+            } else {
+                between.iter().for_each(|&token| tally.add(token));
+            }
+        }
+        self.counted = len;
+    }
+
+    /// How many tokens are counted.
+    pub(crate) fn counted(&self) -> usize {
+        self.counted
     }
 
     pub(crate) fn tokens(&self) -> &[u32] {

@@ -2,32 +2,42 @@
 //!
 //! One sequence S is committed; every model has an *anchor*, the length of the prefix of S that its KV holds. A step
 //! at a model first feeds S from its anchor, then samples. The sampled token is *held*: it enters S only when the
-//! policy, or a bounded run, lets it. Handing off moves nothing but the name of the model whose turn it is, so it
-//! costs the same at any length of S.
+//! policy, or a visit, lets it. Handing off moves nothing but the name of the model whose turn it is, so it costs the
+//! same at any length of S.
+//!
+//! What happens at one model and with one token is here. Beside it: `commit` (the end of S), `visiting` (visits and
+//! offers), `asking` (questions and mixtures), `verifying` (drafts judged in one step), `rewriting`, `drawing` (what is
+//! drawn where), `output` (what the client sees).
 
-use crate::adjust::Adjust;
-use crate::decision::{Accept, Handoff, Offer, Parcel};
+mod asking;
+mod commit;
+mod drawing;
+mod output;
+mod rewriting;
+mod verifying;
+mod visiting;
+
+use crate::decision::{Handoff, Parcel};
 use crate::history::History;
 use crate::ids::{JourneyId, Role};
 use crate::outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
-use crate::random::{Purpose, uniform};
-use crate::request::{Request, Routing};
-use crate::step::{Draw, Sampled, Step};
-use crate::text::TextStream;
+use crate::question::Answer;
+use crate::request::{Request, Routing, Rules};
+use crate::step::{Sampled, Step};
+use crate::watch::{Trigger, completes};
 
-/// A bounded run at another model.
-#[derive(Clone, Copy, Debug)]
-struct Visit {
-    back_to: Role,
-    left: u32,
-}
+use asking::Errand;
+use output::Output;
+use verifying::Verification;
+use visiting::Visit;
 
 /// One request's life across models.
 #[derive(Debug)]
 pub struct Journey {
     id: JourneyId,
     request: Request,
-    /// S, then the draft of a visit that waits for `receive`. Everything here has been or will be fed.
+    /// S; then the draft of a visit that waits for `receive`; then what an errand adds. Everything here has been or will be
+    /// fed.
     history: History,
     /// Length of S.
     committed: usize,
@@ -35,34 +45,28 @@ pub struct Journey {
     anchors: Vec<usize>,
     here: Role,
     visit: Option<Visit>,
+    errand: Option<Box<Errand>>,
+    verification: Option<Box<Verification>>,
     /// Tokens committed since the journey came here.
     run: u32,
-    /// Handoffs since the last committed token.
+    /// Handoffs, and questions, since the last committed token.
     hops: u32,
+    /// Tokens ever committed, dropped ones included.
+    commits: usize,
+    /// A token that waits for the policy.
     held: Option<Sampled>,
+    /// To the last question, until `route` or `receive` has answered.
+    answers: Vec<Answer>,
+    /// Whether the last question was asked with the held token, or the offer, before it.
+    asked_with_held: bool,
     output: Output,
-}
-
-/// What has been made and not yet been collected.
-#[derive(Debug)]
-struct Output {
-    text: TextStream,
-    ready: Vec<Made>,
-    /// Tokens of a visit, beyond S, that wait for `receive`.
-    draft: Vec<Made>,
-    proposal: Option<Proposal>,
 }
 
 impl Journey {
     /// A journey at the entry model, with nothing fed.
     #[must_use]
     pub fn new(id: JourneyId, request: Request) -> Self {
-        let output = Output {
-            text: TextStream::new(request.ends.strings.clone()),
-            ready: Vec::new(),
-            draft: Vec::new(),
-            proposal: None,
-        };
+        let holdback = request.rules().map_or(0, |rules| rules.holdback);
         Self {
             id,
             history: History::new(&request.prompt, request.adjustments.penalise()),
@@ -70,10 +74,15 @@ impl Journey {
             anchors: vec![0; request.roles],
             here: Role::ENTRY,
             visit: None,
+            errand: None,
+            verification: None,
             run: 0,
             hops: 0,
+            commits: 0,
             held: None,
-            output,
+            answers: Vec::new(),
+            asked_with_held: false,
+            output: Output::new(request.ends.strings.clone(), holdback),
             request,
         }
     }
@@ -85,23 +94,30 @@ impl Journey {
         self.anchors[self.here.index()] = anchor;
     }
 
-    /// Takes the token sampled after everything pending was fed.
+    /// Takes the next token drawn, in the order of [`Self::wanted`]; first tell what was [`fed`](Self::fed).
     pub fn hold(&mut self, sampled: Sampled) -> Consult {
-        if let Some(visit) = self.visit {
-            return Consult::Settled(self.advance_visit(visit, sampled));
+        if self.errand.is_some() {
+            return self.hear(sampled);
         }
-        if self.request.routing == Routing::Single {
-            return Consult::Settled(self.commit_and(Effect::Decode, sampled));
+        if self.verification.is_some() {
+            return self.judge(sampled);
         }
-        let step = Step {
-            index: (self.committed - self.request.prompt.len()) as u32,
-            run: self.run,
-            role: self.here,
-            at_eos: self.request.ends.tokens.contains(&sampled.token),
-            sampled: sampled.clone(),
-        };
-        self.held = Some(sampled);
-        Consult::Route(step)
+        if self.visit.is_some() {
+            return Consult::Settled(self.advance_visit(sampled));
+        }
+        self.consider(sampled)
+    }
+
+    /// What follows from coming to a model: the policy may wait for what the journey brings.
+    #[must_use]
+    pub fn arrive(&mut self) -> Consult {
+        if self.errand.is_some() {
+            return self.come_home();
+        }
+        match self.offer() {
+            Some(offer) => Consult::Receive(offer),
+            None => Consult::Settled(Effect::Decode),
+        }
     }
 
     /// The policy keeps the held token and the model.
@@ -111,9 +127,10 @@ impl Journey {
 
     /// The policy keeps the held token and ends the answer.
     pub fn finish(&mut self) -> Effect {
-        let effect = self.commit_held(Effect::Finish(FinishReason::Stop));
-        self.flush();
-        effect
+        match self.commit_held(Effect::Decode) {
+            Effect::Decode => self.end(FinishReason::Stop),
+            ended => ended,
+        }
     }
 
     /// The policy hands the journey to another model.
@@ -121,74 +138,38 @@ impl Journey {
     /// # Errors
     /// [`Refused`] when the handoff cannot be followed; the held token is then still held.
     pub fn hand_off(&mut self, handoff: Handoff, parcel: Parcel) -> Result<Effect, Refused> {
-        let Handoff { to, run } = handoff;
-        if to.index() >= self.request.roles {
-            return Err(Refused::UnknownRole(to, self.request.roles));
-        }
-        if to == self.here {
-            return Err(Refused::SameModel(to));
-        }
+        self.check_handoff(&handoff)?;
         if self.hops >= HOPS_WITHOUT_PROGRESS_MAX && !parcel.keep_held {
             return Err(Refused::NoProgress(self.hops));
         }
-        let back_to = self.here;
         if parcel.keep_held {
             if let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
                 return Ok(end);
             }
-        } else if let Some(held) = self.held.take() {
-            self.output.proposal =
-                Some(Proposal { by: back_to, token: held.token, entropy: held.signals.entropy });
+        } else if let Some(sampled) = self.held.take() {
+            let proposal = Proposal { by: self.here, token: sampled.token, entropy: sampled.signals.entropy };
+            self.output.proposal = Some(proposal);
         }
-        self.visit = run.map(|left| Visit { back_to, left: left.get() });
-        Ok(self.leave(to))
+        Ok(self.depart(handoff))
     }
 
-    /// What `receive` must be shown before the journey decodes on, if a visit brought tokens that wait for it.
-    #[must_use]
-    pub fn offer(&self) -> Option<Offer> {
-        let draft = &self.output.draft;
-        let first = draft.first().filter(|_| self.visit.is_none())?;
-        Some(Offer {
-            from: first.by,
-            tokens: draft.iter().map(|made| made.sampled.token).collect(),
-            logprobs: draft.iter().map(|made| made.sampled.logprob).collect(),
-        })
-    }
-
-    /// `receive` has judged the offer: commits what it takes, drops the rest in every model's KV.
-    ///
-    /// # Errors
-    /// [`Refused::TakesTooMany`]; the offer then still stands.
-    pub fn accept(&mut self, accept: Accept) -> Result<Effect, Refused> {
-        let offered = self.output.draft.len();
-        if accept.take > offered {
-            return Err(Refused::TakesTooMany(accept.take, offered));
-        }
-        let mut effect = Effect::Decode;
-        let draft = std::mem::take(&mut self.output.draft);
-        for made in draft.into_iter().take(accept.take) {
-            effect = self.commit_made(made, Effect::Decode);
-            if effect != Effect::Decode {
-                break;
-            }
-        }
-        self.drop_draft();
-        self.run = 0;
-        Ok(effect)
-    }
-
-    /// The policy failed: this journey goes on without it, at the route's fallback model. A held token is kept.
+    /// The policy failed: this journey goes on without it, at the route's fallback model. A held token is kept, and so
+    /// is what a visit brought.
     pub fn fall_back(&mut self, to: Role) -> Effect {
+        self.give_up_errand();
+        self.verification = None;
         self.request.routing = Routing::Single;
         self.visit = None;
-        let take = self.output.draft.len();
         let kept = match self.held.take() {
             Some(sampled) => self.commit_and(Effect::Decode, sampled),
-            None => self.accept(Accept { take }).unwrap_or(Effect::Decode),
+            None => self.take_draft(usize::MAX),
         };
         match kept {
-            Effect::Decode if to != self.here => self.leave(to),
+            Effect::Decode => match self.output.show_all() {
+                Some(reason) => self.end(reason),
+                None if to != self.here => self.leave(to),
+                None => Effect::Decode,
+            },
             other => other,
         }
     }
@@ -199,9 +180,9 @@ impl Journey {
         *anchor = positions.min(*anchor);
     }
 
-    /// The tokens made since the last call, in order.
+    /// The tokens that the client may see since the last call, in order.
     pub fn take_output(&mut self) -> Vec<Made> {
-        std::mem::take(&mut self.output.ready)
+        self.output.take()
     }
 
     /// This journey's name.
@@ -222,37 +203,25 @@ impl Journey {
         self.here
     }
 
-    /// What the model here must be fed before it can sample: the position of the first token, and the tokens.
-    ///
-    /// Never empty: a model that has seen everything, and whose proposal was dropped without a replacement, is fed
-    /// the last token once more, for its logits are gone.
-    #[must_use]
-    pub fn pending(&self) -> (usize, &[u32]) {
-        let from = self.anchors[self.here.index()].min(self.length() - 1);
-        (from, &self.history.tokens()[from..])
-    }
-
-    /// How the token after everything pending is chosen.
-    #[must_use]
-    pub fn draw(&self) -> Draw<'_> {
-        let uniform = uniform(self.request.seed, self.position(), Purpose::Sample, 0);
-        Draw {
-            adjust: self.adjust(),
-            candidates: self.request.candidates,
-            ..Draw::new(self.request.sampling, uniform)
-        }
-    }
-
     /// The index in the sequence of the token that is decided next; keys the policy's randomness.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.length() as u64
     }
 
+    /// Length of S: it grows by one with each committed token.
+    #[must_use]
+    pub fn committed(&self) -> usize {
+        self.committed
+    }
+
     /// Tokens that are left of a visit of bounded length; `None` where nobody knows when the journey leaves.
     #[must_use]
     pub fn visit_left(&self) -> Option<u32> {
-        self.visit.map(|visit| visit.left)
+        match &self.errand {
+            Some(errand) => errand.left(),
+            None => self.visit.as_ref().and_then(Visit::left),
+        }
     }
 
     /// The models whose KV holds something of this journey.
@@ -260,32 +229,81 @@ impl Journey {
         self.anchors.iter().enumerate().filter(|(_, anchor)| **anchor > 0).map(|(ix, _)| Role(ix as u16))
     }
 
-    fn advance_visit(&mut self, visit: Visit, sampled: Sampled) -> Effect {
-        let left = visit.left - 1;
-        self.visit = (left > 0).then_some(Visit { left, ..visit });
-        let next = if left > 0 { Effect::Decode } else { Effect::Leave { to: visit.back_to } };
-        let effect = if self.request.routing == (Routing::Policy { holds_visits: true }) {
-            self.draft(sampled, next, visit)
-        } else {
-            self.commit_and(next, sampled)
+    /// Whether the policy must be asked about a token of its own model.
+    fn consider(&mut self, sampled: Sampled) -> Consult {
+        let Some(fired) = self.asks(&sampled) else {
+            return Consult::Settled(self.commit_and(Effect::Decode, sampled));
         };
-        match effect {
-            Effect::Leave { to } => self.leave(to),
-            other => other,
+        let step = self.step(&sampled, fired, Vec::new());
+        self.held = Some(sampled);
+        Consult::Route(step)
+    }
+
+    /// Whether `route` is asked about a token, and which guard fired, if the model has any.
+    fn asks(&self, sampled: &Sampled) -> Option<Option<u32>> {
+        let mut guards = self.request.rules()?.guards_of(self.here).peekable();
+        if guards.peek().is_none() {
+            return Some(None);
+        }
+        guards.find(|(_, trigger)| self.fires(trigger, sampled)).map(|(index, _)| Some(index))
+    }
+
+    fn fires(&self, trigger: &Trigger, sampled: &Sampled) -> bool {
+        let vocabulary = self.request.vocabulary.len();
+        match trigger {
+            Trigger::Above(signal, value) => signal.of(sampled, vocabulary) > *value,
+            Trigger::Below(signal, value) => signal.of(sampled, vocabulary) < *value,
+            Trigger::Text(text) => {
+                let held = self.request.vocabulary.bytes(sampled.token);
+                let mut end = self.end_of_answer(text.len().saturating_sub(1));
+                end.extend_from_slice(held);
+                completes(&end, held.len(), text)
+            }
+            Trigger::AfterText(text) => {
+                let Some(&last) = self.answer().last() else { return true };
+                let last = self.request.vocabulary.bytes(last).len();
+                completes(&self.end_of_answer(text.len().saturating_sub(1) + last), last, text)
+            }
         }
     }
 
-    /// Adds a token beyond S. A visit ends early where the answer would end if everything were accepted.
-    fn draft(&mut self, sampled: Sampled, next: Effect, visit: Visit) -> Effect {
-        let ends = self.request.ends.tokens.contains(&sampled.token);
-        self.history.push(sampled.token);
-        let made = self.made(sampled);
-        self.output.draft.push(made);
-        if ends || self.out_of_room(self.length()) {
-            self.visit = None;
-            return Effect::Leave { to: visit.back_to };
+    fn step(&self, sampled: &Sampled, fired: Option<u32>, answers: Vec<Answer>) -> Step {
+        let tail = self.request.rules().map_or(0, |rules| rules.tail);
+        Step {
+            index: (self.committed - self.request.prompt.len()) as u32,
+            run: self.run,
+            role: self.here,
+            at_eos: self.request.ends.tokens.contains(&sampled.token),
+            fired,
+            sampled: sampled.clone(),
+            tail: if tail == 0 { String::new() } else { self.tail(tail) },
+            answers,
         }
-        next
+    }
+
+    /// The committed tokens of the answer.
+    fn answer(&self) -> &[u32] {
+        &self.history.tokens()[self.request.prompt.len()..self.committed]
+    }
+
+    /// At least the last so many bytes of the answer, if it has them: a few tokens are looked at, not the answer.
+    fn end_of_answer(&self, most: usize) -> Vec<u8> {
+        let (mut from, mut bytes) = (self.answer().len(), 0);
+        while from > 0 && bytes < most {
+            from -= 1;
+            bytes += self.request.vocabulary.bytes(self.answer()[from]).len();
+        }
+        self.request.vocabulary.bytes_of(&self.answer()[from..])
+    }
+
+    /// At most the last so many bytes of the answer's text, cut at a character.
+    fn tail(&self, most: usize) -> String {
+        let bytes = self.end_of_answer(most);
+        let mut from = bytes.len().saturating_sub(most);
+        while from < bytes.len() && bytes[from] & 0xC0 == 0x80 {
+            from += 1;
+        }
+        String::from_utf8_lossy(&bytes[from..]).into_owned()
     }
 
     fn leave(&mut self, to: Role) -> Effect {
@@ -295,78 +313,21 @@ impl Journey {
         Effect::Leave { to }
     }
 
-    fn commit_held(&mut self, next: Effect) -> Effect {
-        match self.held.take() {
-            Some(sampled) => self.commit_and(next, sampled),
-            None => next,
-        }
-    }
-
-    fn commit_and(&mut self, next: Effect, sampled: Sampled) -> Effect {
-        let made = self.made(sampled);
-        self.history.push(made.sampled.token);
-        self.commit_made(made, next)
-    }
-
-    /// Moves the end of S over one token of `history`. `next` unless the answer ends with it.
-    fn commit_made(&mut self, mut made: Made, next: Effect) -> Effect {
-        let token = made.sampled.token;
-        debug_assert_eq!(self.history.tokens()[self.committed], token, "S and what is committed differ");
-        self.committed += 1;
-        self.run += 1;
-        self.hops = 0;
-        // It has been judged; what waits for a slow client must be small.
-        made.sampled.kept = None;
-        let ends = self.request.ends.tokens.contains(&token);
-        let bytes: &[u8] = if ends { &[] } else { self.request.vocabulary.bytes(token) };
-        made.text = self.output.text.push(bytes);
-        self.output.ready.push(made);
-        let reason = if self.output.text.stopped() || ends {
-            FinishReason::Stop
-        } else if self.out_of_room(self.committed) {
-            FinishReason::Length
-        } else {
-            return next;
-        };
-        self.flush();
-        Effect::Finish(reason)
-    }
-
-    fn made(&mut self, sampled: Sampled) -> Made {
-        Made { by: self.here, sampled, text: String::new(), proposal: self.output.proposal.take() }
-    }
-
-    fn adjust(&self) -> Option<Adjust<'_>> {
-        let Request { adjustments: wishes, ends, prompt, .. } = &self.request;
-        let too_short = self.length() - prompt.len() < ends.tokens_min;
-        let barred: &[u32] = if too_short { &ends.tokens } else { &[] };
-        let adjust = Adjust { tally: self.history.tally(), barred, ..Adjust::new(wishes) };
-        (wishes.change() || too_short).then_some(adjust)
-    }
-
     /// Of `history`.
     fn length(&self) -> usize {
         self.history.tokens().len()
     }
 
-    fn out_of_room(&self, length: usize) -> bool {
-        let answer = length - self.request.prompt.len();
-        answer >= self.request.max_tokens || length >= self.request.context
-    }
-
-    /// Shows text that was withheld in case a stop string came.
-    fn flush(&mut self) {
-        let rest = self.output.text.finish();
-        if let Some(last) = self.output.ready.last_mut() {
-            last.text.push_str(&rest);
-        }
-    }
-
-    fn drop_draft(&mut self) {
-        self.history.truncate(self.committed);
+    /// Cuts `history`, and with it what every model holds of it.
+    fn cut(&mut self, length: usize) {
+        self.history.truncate(length);
         for anchor in &mut self.anchors {
-            *anchor = (*anchor).min(self.committed);
+            *anchor = (*anchor).min(length);
         }
+    }
+
+    fn rules_need(&self, need: impl Fn(&Rules) -> bool) -> bool {
+        self.request.rules().is_some_and(need)
     }
 }
 

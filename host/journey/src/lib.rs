@@ -4,8 +4,8 @@
 //! must happen next ([`Effect`]). It performs nothing: no clock, no randomness of its own, no I/O. The loops of the
 //! server perform effects; the engine and the policy host speak the vocabulary of [`step`] and [`decision`].
 //!
-//! Reading order follows a request: [`request`], [`adjust`] → [`step`], [`distribution`] → [`decision`] → [`journey`],
-//! [`history`] → [`outcome`], [`text`].
+//! Reading order follows a request: [`request`], [`adjust`] → [`step`], [`distribution`] → [`watch`],
+//! [`decision`], [`question`] → [`journey`], [`history`] → [`outcome`], [`text`].
 
 pub mod adjust;
 pub mod decision;
@@ -14,18 +14,22 @@ pub mod history;
 pub mod ids;
 pub mod journey;
 pub mod outcome;
+pub mod question;
 pub mod random;
 pub mod request;
 pub mod step;
 pub mod text;
+pub mod watch;
 
 pub use adjust::{Adjust, Adjustments, TokenMask};
-pub use decision::{Accept, Decision, Handoff, Offer, Parcel};
-pub use distribution::Distribution;
+pub use decision::{Accept, Adoption, Decision, Handoff, Mixture, Next, Offer, Parcel, Rewrite, Rule};
+pub use distribution::{Distribution, Space};
 pub use history::{Seen, Tally};
 pub use ids::{JourneyId, Role};
 pub use journey::Journey;
 pub use outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
-pub use request::{Ends, Request, Routing, Sampling};
+pub use question::{Answer, Ask, Draft, DraftRequest, Ended, Found, Judgement, Question};
+pub use request::{Ends, Request, Routing, Rules, Sampling};
 pub use step::{Candidate, Draw, Sampled, Signals, Step};
-pub use text::Vocabulary;
+pub use text::{Encode, Vocabulary};
+pub use watch::{Condition, Guard, Signal, Trigger, Watch};

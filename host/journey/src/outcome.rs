@@ -1,5 +1,6 @@
 //! What a journey answers when it is told what happened: effects to perform, tokens made, refusals.
 
+use crate::decision::Offer;
 use crate::ids::Role;
 use crate::step::{Sampled, Step};
 
@@ -26,12 +27,18 @@ pub enum Effect {
     Finish(FinishReason),
 }
 
-/// Whether the policy must be asked about a sampled token.
+/// Whether the policy must be asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Consult {
-    /// Ask `route`, then call [`Journey::stay`](crate::Journey::stay), [`finish`](crate::Journey::finish) or
-    /// [`hand_off`](crate::Journey::hand_off).
+    /// Ask `route`, then call what it decides: [`Journey::stay`](crate::Journey::stay),
+    /// [`finish`](crate::Journey::finish), [`hand_off`](crate::Journey::hand_off),
+    /// [`consult`](crate::Journey::consult), [`mix`](crate::Journey::mix), [`rewrite`](crate::Journey::rewrite) or
+    /// [`adopt`](crate::Journey::adopt).
     Route(Step),
+    /// Ask `receive`, then call [`Journey::accept`](crate::Journey::accept).
+    Receive(Offer),
+    /// Another token drawn in the same step is to be told first.
+    More,
     /// Nobody needs to be asked.
     Settled(Effect),
 }
@@ -73,6 +80,41 @@ pub enum Refused {
     /// The policy only moves the journey about.
     #[error("{0} handoffs in a row without a committed token")]
     NoProgress(u32),
+    /// The policy commits and drops over and over.
+    #[error("{0} tokens committed and dropped again, far more than the answer may have")]
+    NoEnd(usize),
+    /// A draft that nobody made was to be verified.
+    #[error("nothing to verify: no draft is offered")]
+    NothingToVerify,
+    /// Distributions were not kept.
+    #[error("the distributions are not there; the descriptor must ask for `distributions`")]
+    NoDistributions,
+    /// A question without a model.
+    #[error("a question names no model")]
+    AsksNobody,
+    /// Nothing to mix, or a weight that is no number.
+    #[error("a mixture needs parts, and finite weights")]
+    BadMixture,
+    /// The question is about the answer's own tokens.
+    #[error("`last` judges the answer's own tokens and takes no side text")]
+    SideText,
+    /// A question would not fit.
+    #[error("a question of up to {0} tokens, but the models of the route hold {1}")]
+    NoRoom(usize, usize),
+    /// The client has seen what was to be dropped.
+    #[error("{0} tokens are to be dropped, but only {1} are held back from the client (see `holdback`)")]
+    DropsSeen(usize, usize),
+    /// No token has this number.
+    #[error("token {0} of a vocabulary of {1}")]
+    UnknownToken(u32, usize),
+    /// It was not among the answers.
+    #[error("draft {draft} of answer {answer} is not among the answers to the last question")]
+    NoSuchDraft {
+        /// Index of the answer.
+        answer: usize,
+        /// Index of the draft.
+        draft: usize,
+    },
     /// More was accepted than was offered.
     #[error("receive takes {0} tokens of {1} offered")]
     TakesTooMany(usize, usize),

@@ -15,6 +15,8 @@ pub enum Purpose {
     Accept = 2,
     /// Choosing what replaces a drafted token that was not kept.
     Residual = 3,
+    /// Choosing the token at a position of a draft that a question asked for; the draft's number counts the draws.
+    Draft = 4,
 }
 
 /// A uniform number in [0, 1) with 53 random bits.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::adjust::Adjustments;
-use crate::text::Vocabulary;
+use crate::ids::Role;
+use crate::text::{Encode, Vocabulary};
+use crate::watch::{Guard, Trigger};
 
 /// How tokens are chosen from a distribution.
 ///
@@ -27,16 +29,37 @@ impl Sampling {
 }
 
 /// Who decides where a journey goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Routing {
     /// One model makes the whole answer.
     Single,
-    /// A policy is asked. `holds_visits`: tokens of a bounded visit wait for its `receive` instead of being
-    /// committed as they come.
-    Policy {
-        /// Whether the policy declared that it wants to judge what a visit brought.
-        holds_visits: bool,
-    },
+    /// A policy is asked.
+    Policy(Arc<Rules>),
+}
+
+/// What a policy has declared, with the values of its parameters put in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// When `route` is asked about a role's tokens; a role without any is asked about at each.
+    pub guards: Vec<Guard>,
+    /// Whether tokens of a visit wait for the policy's `receive` instead of being committed as they come.
+    pub holds_visits: bool,
+    /// Whether the distributions of held tokens and of visits are kept.
+    pub distributions: bool,
+    /// Whether models' heads are run.
+    pub scores: bool,
+    /// Bytes of the answer's end that a step shows.
+    pub tail: usize,
+    /// Committed tokens that the client does not see until others follow.
+    pub holdback: usize,
+}
+
+impl Rules {
+    /// The guards of a role, with their indices.
+    pub fn guards_of(&self, role: Role) -> impl Iterator<Item = (u32, &Trigger)> {
+        let of_role = (0u32..).zip(&self.guards).filter(move |(_, guard)| guard.role == role);
+        of_role.map(|(index, guard)| (index, &guard.fires))
+    }
 }
 
 /// Where an answer ends, beside its longest length.
@@ -75,4 +98,17 @@ pub struct Request {
     pub roles: usize,
     /// Who decides.
     pub routing: Routing,
+    /// Makes tokens of the texts that a policy gives.
+    pub encoder: Arc<dyn Encode>,
+}
+
+impl Request {
+    /// What the policy has declared, if there is one.
+    #[must_use]
+    pub fn rules(&self) -> Option<&Rules> {
+        match &self.routing {
+            Routing::Single => None,
+            Routing::Policy(rules) => Some(rules),
+        }
+    }
 }

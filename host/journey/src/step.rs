@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::adjust::Adjust;
 use crate::distribution::Distribution;
 use crate::ids::Role;
+use crate::question::Answer;
 use crate::request::Sampling;
 
 /// How the engine is to choose the token that follows a position, and what it is to tell beside it.
@@ -26,13 +27,15 @@ pub struct Draw<'a> {
     pub logprobs_of: &'a [u32],
     /// Whether to keep the whole distribution, in [`Sampled::kept`].
     pub keep: bool,
+    /// Whether to run the model's heads, in [`Sampled::scores`].
+    pub scores: bool,
 }
 
 impl Draw<'_> {
     /// A draw at one uniform number that asks for nothing beside the token.
     #[must_use]
     pub const fn new(sampling: Sampling, uniform: f64) -> Self {
-        Self { sampling, uniform, adjust: None, candidates: 0, logprobs_of: &[], keep: false }
+        Self { sampling, uniform, adjust: None, candidates: 0, logprobs_of: &[], keep: false, scores: false }
     }
 
     /// The most probable token and nothing beside it.
@@ -74,6 +77,8 @@ pub struct Sampled {
     pub candidates: Vec<Candidate>,
     /// Log-probabilities of the tokens of [`Draw::logprobs_of`], of the same kind as `logprob`.
     pub logprobs: Vec<f32>,
+    /// What the model's heads say, in their order; empty if nobody asked.
+    pub scores: Vec<f32>,
     /// The distribution by the model's own logits, if [`Draw::keep`] asked for it. It is let go with the `Sampled`: when
     /// the token is dropped or becomes part of the answer.
     pub kept: Option<Arc<Distribution>>,
@@ -90,6 +95,12 @@ pub struct Step {
     pub role: Role,
     /// Whether the token ends the answer.
     pub at_eos: bool,
+    /// The first of the policy's guards that fired, by index.
+    pub fired: Option<u32>,
     /// The token and its signals.
     pub sampled: Sampled,
+    /// The end of the answer's text before the token, as long as the policy asked for.
+    pub tail: String,
+    /// To the question that `route` asked about this very step.
+    pub answers: Vec<Answer>,
 }

@@ -3,6 +3,14 @@
 //! A token is a run of bytes, not of characters, and a stop string may be spread over several tokens (and over
 //! several models), so both matchers live with the journey and survive every hop.
 
+use std::fmt;
+
+/// Makes tokens of text, as the models of a route do.
+pub trait Encode: fmt::Debug + Send + Sync {
+    /// The tokens of a text that stands in the middle of others: nothing is put before or after it.
+    fn encode(&self, text: &str) -> Vec<u32>;
+}
+
 /// The bytes that each token stands for.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
@@ -22,6 +30,12 @@ impl Vocabulary {
         self.bytes.get(token as usize).map_or(&[], |bytes| bytes)
     }
 
+    /// The bytes of several tokens.
+    #[must_use]
+    pub fn bytes_of(&self, tokens: &[u32]) -> Vec<u8> {
+        tokens.iter().flat_map(|&token| self.bytes(token)).copied().collect()
+    }
+
     /// Number of token ids.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -32,6 +46,23 @@ impl Vocabulary {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+}
+
+/// The longest token that fits, again and again: right for a vocabulary of single bytes, a stand-in for others. Bytes that no
+/// token begins with are left out.
+impl Encode for Vocabulary {
+    fn encode(&self, text: &str) -> Vec<u32> {
+        let mut rest = text.as_bytes();
+        let mut tokens = Vec::new();
+        while !rest.is_empty() {
+            let fits = |(_, bytes): &(u32, &Box<[u8]>)| !bytes.is_empty() && rest.starts_with(bytes);
+            let longest = (0u32..).zip(&self.bytes).filter(fits).max_by_key(|(_, bytes)| bytes.len());
+            let (token, length) = longest.map_or((None, 1), |(token, bytes)| (Some(token), bytes.len()));
+            tokens.extend(token);
+            rest = &rest[length..];
+        }
+        tokens
     }
 }
 

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journey::{Candidate, Handoff, JourneyId, Offer, Role, Sampled, Signals, Step};
+use journey::{Candidate, Ended, Handoff, JourneyId, Offer, Role, Sampled, Signals, Step};
 use policy::{Limits, ModelInfo, PolicyHost, Revision, Start};
 
 const ENTROPY: &[u8] = include_bytes!("../../../policies/prebuilt/entropy.wasm");
@@ -48,11 +48,18 @@ fn calls(revision: &Arc<Revision>) -> Result<(), Box<dyn Error>> {
         next = (next + 1) % sessions.len();
         black_box(sessions[next].route(10, black_box(&scalars)).expect(SERVES));
     });
-    let handoff = Handoff { to: Role(1), run: NonZeroU32::new(1) };
+    let handoff = Handoff::new(Role(1), NonZeroU32::new(1));
     measure("send", || {
-        black_box(session.send(10, black_box(handoff)).expect(SERVES));
+        black_box(session.send(10, black_box(&handoff)).expect(SERVES));
     });
-    let offer = Offer { from: Role(1), tokens: vec![1, 2, 3, 4], logprobs: vec![-0.1; 4] };
+    let offer = Offer {
+        from: Role(1),
+        tokens: vec![1, 2, 3, 4],
+        logprobs: vec![-0.1; 4],
+        text: String::new(),
+        why: Ended::Length,
+        answers: Vec::new(),
+    };
     measure("receive, 4 tokens", || {
         black_box(session.receive(10, black_box(&offer)).expect(SERVES));
     });
@@ -88,6 +95,7 @@ fn start(revision: &Revision) -> Result<Start, Box<dyn Error>> {
         settings: revision.settings(&BTreeMap::new())?,
         prompt_tokens: 100,
         max_tokens: 1000,
+        prompt: String::new(),
         seed: 1,
     })
 }
@@ -99,6 +107,7 @@ fn step(candidates: u32) -> Step {
         run: 3,
         role: Role::ENTRY,
         at_eos: false,
+        fired: None,
         sampled: Sampled {
             token: 17,
             logprob: -0.1,
@@ -106,6 +115,8 @@ fn step(candidates: u32) -> Step {
             candidates: (0..candidates).map(candidate).collect(),
             ..Sampled::default()
         },
+        tail: String::new(),
+        answers: Vec::new(),
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use journey::{Guard, Role, Rules, Signal, Trigger};
+
 use crate::digest::Digest;
 use crate::error::PolicyError;
 
@@ -18,10 +20,70 @@ pub struct Descriptor {
     pub parameters: Vec<Parameter>,
     /// How many models a route with this policy may have.
     pub models: RangeInclusive<usize>,
+    /// What it needs of the model in each role; roles beyond the list need nothing.
+    pub needs: Vec<Need>,
+    /// When `route` is asked.
+    pub guards: Vec<PolicyGuard>,
     /// How many candidates each step must show.
     pub candidates: usize,
+    /// Bytes of the answer's end that each step must show.
+    pub tail: usize,
+    /// Bytes of the prompt's end that a session begins with.
+    pub prompt: usize,
+    /// Whether `send` is asked; otherwise the held token is dropped.
+    pub sends: bool,
     /// Whether `receive` judges what a bounded visit brings.
     pub receives: bool,
+    /// Whether distributions are kept, for `verify` and `mix`.
+    pub distributions: bool,
+    /// Committed tokens that the client does not see until others follow.
+    pub holdback: usize,
+    /// Where a journey goes on if the policy fails.
+    pub fallback: Option<Role>,
+}
+
+/// What a policy needs of the model in one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What the policy calls the role.
+    pub name: String,
+    /// One line for people.
+    pub doc: String,
+    /// Heads that the model must have, in this order.
+    pub heads: Vec<String>,
+    /// Fewest tokens that it must be able to hold.
+    pub context_least: usize,
+}
+
+/// A guard whose limits are parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyGuard {
+    /// The model whose tokens it looks at.
+    pub role: Role,
+    /// When it fires.
+    pub fires: Fires,
+}
+
+/// When a guard fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fires {
+    /// The signal is above the parameter.
+    Above(Limit),
+    /// The signal is below the parameter.
+    Below(Limit),
+    /// The held token completes a text.
+    Text(String),
+    /// The held token is the first after a text.
+    AfterText(String),
+}
+
+/// A signal against a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The signal.
+    pub signal: Signal,
+    /// Key of the parameter.
+    pub parameter: String,
 }
 
 /// A number that a route or a request may set.
@@ -54,6 +116,36 @@ impl Settings {
 }
 
 impl Descriptor {
+    /// What the host must do for a journey with these settings.
+    #[must_use]
+    pub fn rules(&self, settings: &Settings) -> Rules {
+        let value = |limit: &Limit| {
+            let value = settings.iter().find(|(key, _)| *key == limit.parameter);
+            (limit.signal, value.map_or(f32::NAN, |(_, value)| value as f32))
+        };
+        let trigger = |fires: &Fires| match fires {
+            Fires::Above(limit) => {
+                let (signal, value) = value(limit);
+                Trigger::Above(signal, value)
+            }
+            Fires::Below(limit) => {
+                let (signal, value) = value(limit);
+                Trigger::Below(signal, value)
+            }
+            Fires::Text(text) => Trigger::Text(text.clone()),
+            Fires::AfterText(text) => Trigger::AfterText(text.clone()),
+        };
+        let guard = |guard: &PolicyGuard| Guard { role: guard.role, fires: trigger(&guard.fires) };
+        Rules {
+            guards: self.guards.iter().map(guard).collect(),
+            holds_visits: self.receives,
+            distributions: self.distributions,
+            scores: self.needs.iter().any(|need| !need.heads.is_empty()),
+            tail: self.tail,
+            holdback: self.holdback,
+        }
+    }
+
     /// Checks given values against the parameters and fills in the defaults.
     pub(crate) fn settings(
         &self,
@@ -116,8 +208,16 @@ mod tests {
             doc: String::new(),
             parameters: vec![parameter("threshold", 0.5, 1.0, false), parameter("tokens", 1.0, 8.0, true)],
             models: 2..=2,
+            needs: Vec::new(),
+            guards: Vec::new(),
             candidates: 0,
+            tail: 0,
+            prompt: 0,
+            sends: false,
             receives: false,
+            distributions: false,
+            holdback: 0,
+            fallback: None,
         }
     }
 

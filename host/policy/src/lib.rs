@@ -19,7 +19,7 @@ pub mod session;
 mod slots;
 mod wasm;
 
-pub use descriptor::{Descriptor, Parameter, Settings};
+pub use descriptor::{Descriptor, Fires, Limit, Need, Parameter, PolicyGuard, Settings};
 pub use digest::Digest;
 pub use error::{Call, Fault, PolicyError};
 pub use file::{FailedLoad, FileStatus, PolicyFile};

@@ -35,6 +35,8 @@ pub struct Start {
     pub prompt_tokens: u32,
     /// Most tokens that the answer may have.
     pub max_tokens: u32,
+    /// The end of the prompt's text, as long as the policy asked for.
+    pub prompt: String,
     /// Key of the policy's random numbers.
     pub seed: u64,
 }
@@ -70,11 +72,14 @@ impl Session {
         self.ask(Call::Route, |guest| guest.route(position, step))
     }
 
-    /// What crosses with the handoff that `route` just asked for.
+    /// What crosses with the handoff that `route` just asked for. A guest that does not want to be asked is not.
     ///
     /// # Errors
     /// What the guest did wrong.
-    pub fn send(&mut self, position: u64, handoff: Handoff) -> Result<Parcel, PolicyError> {
+    pub fn send(&mut self, position: u64, handoff: &Handoff) -> Result<Parcel, PolicyError> {
+        if !self.revision.descriptor().sends {
+            return Ok(Parcel::default());
+        }
         self.ask(Call::Send, |guest| guest.send(position, handoff))
     }
 

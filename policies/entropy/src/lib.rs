@@ -16,7 +16,8 @@
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use policy_sdk::{
-    Decision, Descriptor, Handoff, Parameter, Parcel, Policy, Session, Start, Step, export_policy,
+    Decision, Descriptor, Handoff, Parameter, Parcel, Policy, Session, Signal, Start, Step, Trigger,
+    export_policy,
 };
 
 /// The policy; for a journey it holds the parameters and remembers nothing between steps.
@@ -42,6 +43,8 @@ impl Policy for Entropy {
                 0..=4096,
                 "Length of a visit to the large model, in tokens; 0 = until it is sure itself.",
             ))
+            .guard(SMALL, Trigger::above(Signal::Entropy, "threshold"))
+            .sends()
     }
 
     fn start(start: Start) -> Self {
@@ -51,9 +54,10 @@ impl Policy for Entropy {
 
 impl Session for Entropy {
     fn route(&mut self, step: &Step) -> Decision {
+        // The host asks about the small model's tokens where the guard fires, and nowhere else.
         let sure = f64::from(step.entropy) <= self.threshold;
         match step.role {
-            SMALL if !sure => Decision::hand_off(LARGE, self.tokens),
+            SMALL => Decision::hand_off(LARGE, self.tokens),
             LARGE if sure => Decision::hand_off(SMALL, 0),
             _ => Decision::Stay,
         }
@@ -86,7 +90,7 @@ mod tests {
         let Decision::HandOff(handoff) = journey.route(&with_entropy(SMALL, 0.41)) else {
             panic!("an entropy above the threshold hands off");
         };
-        assert_eq!(handoff, Handoff { to: LARGE, tokens: 1 });
+        assert_eq!(handoff, Handoff::new(LARGE, 1));
         assert_eq!(journey.send(handoff), Parcel::DROP_HELD);
     }
 
@@ -104,7 +108,7 @@ mod tests {
         let Decision::HandOff(back) = journey.route(&with_entropy(LARGE, 0.1)) else {
             panic!("a sure large model hands back");
         };
-        assert_eq!(back, Handoff { to: SMALL, tokens: 0 });
+        assert_eq!(back, Handoff::new(SMALL, 0));
         assert_eq!(journey.send(back), Parcel::KEEP_HELD);
     }
 }

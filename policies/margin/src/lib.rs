@@ -12,11 +12,12 @@
 //! | `tokens` | tokens | 1 | length of a visit |
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
-use policy_sdk::{Decision, Descriptor, Parameter, Policy, Session, Start, Step, export_policy};
+use policy_sdk::{
+    Decision, Descriptor, Parameter, Policy, Session, Signal, Start, Step, Trigger, export_policy,
+};
 
 /// The policy; for a journey it holds the parameters and remembers nothing between steps.
 pub struct Margin {
-    threshold: f64,
     tokens: u32,
 }
 
@@ -32,17 +33,18 @@ impl Policy for Margin {
                 "Least difference of the two highest probabilities at which the small model keeps the journey.",
             ))
             .parameter(Parameter::count("tokens", 1, 1..=4096, "Length of a visit to the large model, in tokens."))
+            .guard(SMALL, Trigger::below(Signal::Margin, "threshold"))
     }
 
     fn start(start: Start) -> Self {
-        Self { threshold: start.number("threshold"), tokens: start.count("tokens") }
+        Self { tokens: start.count("tokens") }
     }
 }
 
 impl Session for Margin {
     fn route(&mut self, step: &Step) -> Decision {
-        let contested = f64::from(step.margin) < self.threshold;
-        if contested && step.role == SMALL { Decision::hand_off(LARGE, self.tokens) } else { Decision::Stay }
+        // The host asks about the small model's tokens where the guard fires, and nowhere else.
+        if step.role == SMALL { Decision::hand_off(LARGE, self.tokens) } else { Decision::Stay }
     }
 }
 
@@ -67,7 +69,7 @@ mod tests {
         let mut journey = Journey::<Margin>::begin(&[]);
         assert_eq!(journey.route(&with_margin(SMALL, 0.81)), Decision::Stay);
         assert_eq!(journey.route(&with_margin(SMALL, 0.79)), Decision::hand_off(LARGE, 1));
-        assert_eq!(journey.send(Handoff { to: LARGE, tokens: 1 }), Parcel::DROP_HELD);
+        assert_eq!(journey.send(Handoff::new(LARGE, 1)), Parcel::DROP_HELD);
     }
 
     #[test]

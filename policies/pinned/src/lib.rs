@@ -64,7 +64,7 @@ mod tests {
     fn the_journey_moves_once_and_drops_the_first_proposal() {
         let mut journey = Journey::<Pinned>::begin(&[("role", 1.0)]);
         assert_eq!(journey.route(&step(0)), Decision::hand_off(1, 0));
-        assert_eq!(journey.send(Handoff { to: 1, tokens: 0 }), Parcel::DROP_HELD);
+        assert_eq!(journey.send(Handoff::new(1, 0)), Parcel::DROP_HELD);
         let there = |index| Step { role: 1, entropy: 5.0, ..step(index) };
         assert_eq!(journey.decisions(&[there(0), there(1)]), [Decision::Stay, Decision::Stay]);
     }

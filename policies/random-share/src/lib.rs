@@ -71,7 +71,7 @@ mod tests {
         let mut journey = Journey::<RandomShare>::begin(&[]);
         let expected = [Decision::hand_off(LARGE, 1), Decision::Stay, Decision::Stay];
         assert_eq!(journey.decisions(&[step(0), step(1), step(2)]), expected);
-        assert_eq!(journey.send(Handoff { to: LARGE, tokens: 1 }), Parcel::DROP_HELD);
+        assert_eq!(journey.send(Handoff::new(LARGE, 1)), Parcel::DROP_HELD);
     }
 
     #[test]

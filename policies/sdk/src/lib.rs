@@ -46,9 +46,11 @@ mod wasm;
 
 pub use libm;
 
+pub use bindings::tokenrouter::policy::manifest::{Descriptor, Guard, Limit, Need, Parameter, Trigger};
 pub use bindings::tokenrouter::policy::types::{
-    Accept, Candidate, Decision, Descriptor, Handoff, ModelInfo, Offer, Parameter, Parcel, Role, Setting,
-    Start, Step, TokenId,
+    Accept, Adoption, Answer, Ask, Bound, Candidate, Condition, Decision, Draft, DraftRequest, Ended, Found,
+    Handoff, Judgement, Mask, Mixture, ModelInfo, Next, Offer, Parcel, Part, Question, Rewrite, Role, Rule,
+    Setting, Signal, Space, Start, Step, TokenId, Typical,
 };
 pub use session::{Policy, Session};
 

@@ -23,8 +23,8 @@ pub trait Session: 'static {
     /// Where the journey goes after this step. The step's token is held, not yet part of the answer.
     fn route(&mut self, step: &Step) -> Decision;
 
-    /// What becomes of the held token at the handoff that [`Self::route`] just asked for. Unless said otherwise it is
-    /// dropped, and the target decides its position.
+    /// What becomes of the held token at the handoff that [`Self::route`] just asked for; asked only if the descriptor
+    /// says that the policy sends. Unless said otherwise it is dropped, and the target decides its position.
     fn send(&mut self, _handoff: Handoff) -> Parcel {
         Parcel::DROP_HELD
     }
@@ -107,9 +107,9 @@ mod tests {
         let mut journey = Journey::<Every>::begin(&[]);
         assert_eq!(journey.decisions(&[step(1), step(2)]), [Decision::Stay, Decision::hand_off(1, 3)]);
         assert_eq!(testing::take_logs(), ["leaving"]);
-        assert_eq!(journey.send(Handoff { to: 1, tokens: 3 }), Parcel::DROP_HELD);
-        let offer = Offer { source: 1, tokens: vec![7, 8, 9], logprobs: vec![-0.1; 3] };
-        assert_eq!(journey.receive(&offer), Accept { take: 3 });
+        assert_eq!(journey.send(Handoff::new(1, 3)), Parcel::DROP_HELD);
+        let offer = testing::offer(1, &[7, 8, 9]);
+        assert_eq!(journey.receive(&offer), Accept::Take(3));
     }
 
     #[test]
@@ -118,9 +118,9 @@ mod tests {
         let session = Shared::<Every>::new(testing::start::<Every>(&[("n", 3.0)]));
         let decisions = [step(1), step(3)].map(|step| GuestSession::route(&session, step));
         assert_eq!(decisions, [Decision::Stay, Decision::hand_off(1, 3)]);
-        assert_eq!(GuestSession::send(&session, Handoff { to: 1, tokens: 3 }), Parcel::DROP_HELD);
-        let offer = Offer { source: 1, tokens: vec![7], logprobs: vec![-0.1] };
-        assert_eq!(GuestSession::receive(&session, offer), Accept { take: 1 });
+        assert_eq!(GuestSession::send(&session, Handoff::new(1, 3)), Parcel::DROP_HELD);
+        let offer = testing::offer(1, &[7]);
+        assert_eq!(GuestSession::receive(&session, offer), Accept::Take(1));
     }
 
     #[test]

@@ -25,13 +25,16 @@
 use std::cell::RefCell;
 
 use crate::{
-    Accept, Candidate, Decision, Handoff, ModelInfo, Offer, Parcel, Policy, Session, Setting, Start, Step,
+    Accept, Candidate, Decision, Ended, Guard, Handoff, Limit, ModelInfo, Offer, Parcel, Policy, Session,
+    Setting, Signal, Start, Step, Trigger,
 };
 
 /// A journey of two models under a policy, for tests.
 pub struct Journey<P: Policy> {
     session: P::Session,
     models: u32,
+    guards: Vec<Guard>,
+    settings: Vec<Setting>,
 }
 
 impl<P: Policy> Journey<P> {
@@ -43,20 +46,44 @@ impl<P: Policy> Journey<P> {
     pub fn begin(settings: &[(&str, f64)]) -> Self {
         let start = start::<P>(settings);
         let models = start.models.len() as u32;
-        Self { session: P::start(start), models }
+        let (guards, settings) = (P::describe().guards, start.settings.clone());
+        Self { session: P::start(start), models, guards, settings }
     }
 
-    /// Asks `route`.
+    /// Asks `route` where a guard of the role fires, or where it has none; elsewhere the host commits the token. What
+    /// looks at text fires where the step's `fired` says so.
     ///
     /// # Panics
     /// When the answer cannot be followed.
     pub fn route(&mut self, step: &Step) -> Decision {
+        let mut step = step.clone();
+        if step.fired.is_none() && step.answers.is_empty() {
+            let fired =
+                self.guards.iter().position(|guard| guard.role == step.role && self.fires(guard, &step));
+            step.fired = fired.map(|index| index as u32);
+            if fired.is_none() && self.guards.iter().any(|guard| guard.role == step.role) {
+                return Decision::Stay;
+            }
+        }
+        let step = &step;
         let decision = self.session.route(step);
-        if let Decision::HandOff(Handoff { to, .. }) = decision {
+        if let &Decision::HandOff(Handoff { to, .. }) = &decision {
             assert!(to < self.models, "handoff to role {to} of {}", self.models);
             assert_ne!(to, step.role, "handoff to where the journey already is");
         }
         decision
+    }
+
+    fn fires(&self, guard: &Guard, step: &Step) -> bool {
+        let value = |limit: &Limit| {
+            let setting = self.settings.iter().find(|setting| setting.key == limit.parameter);
+            setting.expect("a guard compares with a declared parameter").value as f32
+        };
+        match &guard.fires {
+            Trigger::Above(limit) => signal(step, limit.signal) > value(limit),
+            Trigger::Below(limit) => signal(step, limit.signal) < value(limit),
+            Trigger::Text(_) | Trigger::AfterText(_) => false,
+        }
     }
 
     /// Asks `send`, as the host does right after a `route` that hands off.
@@ -70,12 +97,9 @@ impl<P: Policy> Journey<P> {
     /// When more is taken than was offered.
     pub fn receive(&mut self, offer: &Offer) -> Accept {
         let accept = self.session.receive(offer);
-        assert!(
-            accept.take as usize <= offer.tokens.len(),
-            "{} taken of {}",
-            accept.take,
-            offer.tokens.len()
-        );
+        if let Accept::Take(take) = accept {
+            assert!(take as usize <= offer.tokens.len(), "{take} taken of {}", offer.tokens.len());
+        }
         accept
     }
 
@@ -106,6 +130,7 @@ pub fn start<P: Policy>(settings: &[(&str, f64)]) -> Start {
             .collect(),
         prompt_tokens: 16,
         max_tokens: 256,
+        prompt: String::new(),
     }
 }
 
@@ -119,11 +144,43 @@ pub fn step(index: u32) -> Step {
         role: 0,
         token: 100 + index,
         at_eos: false,
+        fired: None,
         logprob: -0.01,
         entropy: 0.01,
         top1: 0.99,
         margin: 0.98,
+        scores: Vec::new(),
         candidates: Vec::new(),
+        tail: String::new(),
+        answers: Vec::new(),
+    }
+}
+
+fn signal(step: &Step, signal: Signal) -> f32 {
+    let score = |head: usize| step.scores.get(head).copied().unwrap_or(f32::NAN);
+    match signal {
+        Signal::Entropy => step.entropy,
+        Signal::EntropyNorm => step.entropy / (VOCABULARY as f32).ln(),
+        Signal::Top1 => step.top1,
+        Signal::Margin => step.margin,
+        Signal::Logprob => step.logprob,
+        Signal::Score0 => score(0),
+        Signal::Score1 => score(1),
+        Signal::Score2 => score(2),
+        Signal::Score3 => score(3),
+    }
+}
+
+/// A visit of `source` that brought these tokens.
+#[must_use]
+pub fn offer(source: u32, tokens: &[u32]) -> Offer {
+    Offer {
+        source,
+        tokens: tokens.to_vec(),
+        logprobs: vec![-0.1; tokens.len()],
+        text: String::new(),
+        why: Ended::Length,
+        answers: Vec::new(),
     }
 }
 
@@ -162,8 +219,10 @@ pub(crate) fn keep_log(message: &str) {
 }
 
 fn model(name: &str) -> ModelInfo {
-    ModelInfo { name: format!("test-{name}"), vocabulary: 1000, context: 4096 }
+    ModelInfo { name: format!("test-{name}"), vocabulary: VOCABULARY, context: 4096 }
 }
+
+const VOCABULARY: u32 = 1000;
 
 type Uniform = Box<dyn FnMut() -> f64>;
 

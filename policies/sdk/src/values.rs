@@ -1,10 +1,13 @@
 //! Short ways to write the values of the interface.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use crate::{Accept, Decision, Descriptor, Handoff, Offer, Parameter, Parcel, Role, Start};
+use crate::{
+    Accept, Ask, Bound, Condition, Decision, Descriptor, Guard, Handoff, Limit, Need, Offer, Parameter,
+    Parcel, Question, Role, Signal, Start, Trigger,
+};
 
 impl Descriptor {
     /// A policy for routes of two models, without parameters, that sees only scalars and accepts what visits bring.
@@ -16,8 +19,16 @@ impl Descriptor {
             parameters: Vec::new(),
             models_least: 2,
             models_most: 2,
+            needs: Vec::new(),
+            guards: Vec::new(),
             candidates: 0,
+            tail: 0,
+            prompt: 0,
+            sends: false,
             receives: false,
+            distributions: false,
+            holdback: 0,
+            fallback: None,
         }
     }
 
@@ -43,11 +54,130 @@ impl Descriptor {
         self
     }
 
+    /// What the model in the next role must have: heads by name.
+    #[must_use]
+    pub fn need(mut self, name: &str, doc: &str, heads: &[&str]) -> Self {
+        let heads = heads.iter().map(|head| head.to_string()).collect();
+        self.needs.push(Need { name: name.to_string(), doc: doc.to_string(), heads, context_least: 0 });
+        self
+    }
+
+    /// Lets `route` be asked about a role's tokens only where this, or another guard of the role, fires.
+    #[must_use]
+    pub fn guard(mut self, role: Role, fires: Trigger) -> Self {
+        self.guards.push(Guard { role, fires });
+        self
+    }
+
+    /// How many bytes of the answer's end each step shall show; at most 4096.
+    #[must_use]
+    pub fn tail(mut self, bytes: u32) -> Self {
+        self.tail = bytes;
+        self
+    }
+
+    /// How many bytes of the prompt's end a session begins with; at most 65536.
+    #[must_use]
+    pub fn prompt(mut self, bytes: u32) -> Self {
+        self.prompt = bytes;
+        self
+    }
+
+    /// Asks for [`Session::send`](crate::Session::send) at each handoff.
+    #[must_use]
+    pub fn sends(mut self) -> Self {
+        self.sends = true;
+        self
+    }
+
+    /// Has distributions kept, for [`Accept::Verify`] by rejection and for [`Decision::Mix`].
+    #[must_use]
+    pub fn distributions(mut self) -> Self {
+        self.distributions = true;
+        self
+    }
+
+    /// How many committed tokens the client does not see until others follow; they can be dropped.
+    #[must_use]
+    pub fn holdback(mut self, tokens: u32) -> Self {
+        self.holdback = tokens;
+        self
+    }
+
     /// Asks for [`Session::receive`](crate::Session::receive) after each bounded visit.
     #[must_use]
     pub fn receives(mut self) -> Self {
         self.receives = true;
         self
+    }
+}
+
+impl Trigger {
+    /// Fires where the signal is above the parameter.
+    #[must_use]
+    pub fn above(signal: Signal, parameter: &str) -> Self {
+        Self::Above(Limit { signal, parameter: parameter.to_string() })
+    }
+
+    /// Fires where the signal is below the parameter.
+    #[must_use]
+    pub fn below(signal: Signal, parameter: &str) -> Self {
+        Self::Below(Limit { signal, parameter: parameter.to_string() })
+    }
+
+    /// Fires where the held token completes a text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_string())
+    }
+
+    /// Fires at the first token after a text, and at the first of the answer.
+    #[must_use]
+    pub fn after_text(text: &str) -> Self {
+        Self::AfterText(text.to_string())
+    }
+}
+
+impl Condition {
+    /// Holds where the signal is above a value.
+    #[must_use]
+    pub fn above(signal: Signal, value: f32) -> Self {
+        Self::Above(Bound { signal, value })
+    }
+
+    /// Holds where the signal is below a value.
+    #[must_use]
+    pub fn below(signal: Signal, value: f32) -> Self {
+        Self::Below(Bound { signal, value })
+    }
+
+    /// Holds where what was made since the beginning contains a text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_string())
+    }
+}
+
+impl Handoff {
+    /// To the model `to`: for that many tokens and then back, or with 0 to stay there.
+    #[must_use]
+    pub fn new(to: Role, tokens: u32) -> Self {
+        Self { to, tokens, until: Vec::new() }
+    }
+
+    /// Back also after a token for which this holds.
+    #[must_use]
+    pub fn until(mut self, condition: Condition) -> Self {
+        self.until.push(condition);
+        self
+    }
+}
+
+impl Question {
+    /// To one model, about what follows the answer and the held token.
+    #[must_use]
+    pub fn to(model: Role, ask: Ask) -> Self {
+        Self { models: [model].into(), side: String::new(), with_held: true, ask }
     }
 }
 
@@ -98,7 +228,7 @@ impl Decision {
     /// To the model `to`: for that many tokens and then back, or with 0 to stay there.
     #[must_use]
     pub fn hand_off(to: Role, tokens: u32) -> Self {
-        Self::HandOff(Handoff { to, tokens })
+        Self::HandOff(Handoff::new(to, tokens))
     }
 }
 
@@ -114,6 +244,6 @@ impl Accept {
     /// Takes everything that was offered.
     #[must_use]
     pub fn all(offer: &Offer) -> Self {
-        Self { take: offer.tokens.len() as u32 }
+        Self::Take(offer.tokens.len() as u32)
     }
 }

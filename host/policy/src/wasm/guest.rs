@@ -48,14 +48,14 @@ impl Guest {
         let decision = instance.enter(Call::Route, position, |router, store| {
             router.tokenrouter_policy_policy().session().call_route(store, *session, shown)
         })?;
-        convert::decision(decision, step.role, self.models)
+        convert::decision(decision, step.role, self.context(Call::Route))
     }
 
-    pub(crate) fn send(&mut self, position: u64, handoff: Handoff) -> Result<Parcel, PolicyError> {
+    pub(crate) fn send(&mut self, position: u64, handoff: &Handoff) -> Result<Parcel, PolicyError> {
         let session = self.session;
         let handoff = convert::handoff(handoff);
         let parcel = self.instance.enter(Call::Send, position, |router, store| {
-            router.tokenrouter_policy_policy().session().call_send(store, session, handoff)
+            router.tokenrouter_policy_policy().session().call_send(store, session, &handoff)
         })?;
         Ok(convert::parcel(parcel))
     }
@@ -66,6 +66,10 @@ impl Guest {
         let accept = self.instance.enter(Call::Receive, position, |router, store| {
             router.tokenrouter_policy_policy().session().call_receive(store, session, &shown)
         })?;
-        convert::accept(accept, offer.tokens.len())
+        convert::accept(accept, offer.tokens.len(), self.context(Call::Receive))
+    }
+
+    fn context(&self, call: Call) -> convert::Context {
+        convert::Context { call, models: self.models }
     }
 }

@@ -7,7 +7,7 @@ use journey::JourneyId;
 use journey::random::{Purpose, uniform};
 use wasmtime::ResourceLimiter;
 
-use super::bindings::tokenrouter::policy::{host, types};
+use super::bindings::tokenrouter::policy::{host, manifest, types};
 use super::logs::{LogQuota, shorten};
 use crate::digest::Digest;
 
@@ -49,6 +49,8 @@ impl State {
 }
 
 impl types::Host for State {}
+
+impl manifest::Host for State {}
 
 impl host::Host for State {
     fn uniform(&mut self) -> wasmtime::Result<f64> {

@@ -22,7 +22,7 @@ pub(super) fn check_kind(bytes: &[u8]) -> Result<(), PolicyError> {
 pub(super) fn check_names(engine: &Engine, component: &Component) -> Result<(), PolicyError> {
     let ty = component.component_type();
     for (name, _) in ty.imports(engine) {
-        if name != HOST && name != TYPES {
+        if ![HOST, TYPES, MANIFEST].contains(&name) {
             return Err(wrong(forbidden(name)));
         }
     }
@@ -73,6 +73,7 @@ const PACKAGE: &str = "tokenrouter:policy/";
 const HOST: &str = "tokenrouter:policy/host@0.1.0";
 /// Types alone; components import it to name them.
 const TYPES: &str = "tokenrouter:policy/types@0.1.0";
+const MANIFEST: &str = "tokenrouter:policy/manifest@0.1.0";
 const POLICY: &str = "tokenrouter:policy/policy@0.1.0";
 const FUNCTIONS: [&str; 6] = [
     "describe",

@@ -9,10 +9,10 @@ use policy::{Call, Fault, Limits, PolicyError, Revision, Session};
 use crate::guest::{Guest, HOARD, LOOP, RECURSE, SHOUT, TRAP};
 use crate::support::{arming, host, host_with, session, start, sure, unmetered, unsure};
 
-const VISIT: Handoff = Handoff { to: Role(1), run: NonZeroU32::new(1) };
+const VISIT: Handoff = Handoff::new(Role(1), NonZeroU32::new(1));
 
 fn offer() -> Offer {
-    Offer { from: Role(1), tokens: vec![5, 6], logprobs: vec![-0.1, -0.2] }
+    crate::support::offer(Role(1), &[5, 6])
 }
 
 /// Arms the guest and makes the call; the error is the call's.
@@ -25,9 +25,12 @@ fn provoke(session: &mut Session, call: Call) -> PolicyError {
         Decision::Handoff(VISIT)
     );
     if call == Call::Send {
-        return session.send(10, VISIT).expect_err("the guest is armed");
+        return session.send(10, &VISIT).expect_err("the guest is armed");
     }
-    assert_eq!(session.send(10, VISIT).expect("only the later call misbehaves"), Parcel { keep_held: false });
+    assert_eq!(
+        session.send(10, &VISIT).expect("only the later call misbehaves"),
+        Parcel { keep_held: false }
+    );
     session.receive(10, &offer()).expect_err("the guest is armed")
 }
 
@@ -35,8 +38,8 @@ fn provoke(session: &mut Session, call: Call) -> PolicyError {
 fn works(session: &mut Session) {
     assert_eq!(session.route(10, &sure()).expect("another session goes on"), Decision::Stay);
     assert_eq!(session.route(11, &unsure()).expect("another session goes on"), Decision::Handoff(VISIT));
-    assert_eq!(session.send(11, VISIT).expect("another session goes on"), Parcel { keep_held: false });
-    assert_eq!(session.receive(11, &offer()).expect("another session goes on"), Accept { take: 2 });
+    assert_eq!(session.send(11, &VISIT).expect("another session goes on"), Parcel { keep_held: false });
+    assert_eq!(session.receive(11, &offer()).expect("another session goes on"), Accept::Take(2));
 }
 
 fn loaded(call: Call, code: &str) -> Arc<Revision> {
@@ -78,13 +81,13 @@ fn a_failed_session_is_never_entered_again() {
         assert!(named, "{error}");
     };
     ended(session.route(11, &sure()).expect_err("it ended"), Call::Route);
-    ended(session.send(11, VISIT).expect_err("it ended"), Call::Send);
+    ended(session.send(11, &VISIT).expect_err("it ended"), Call::Send);
     ended(session.receive(11, &offer()).expect_err("it ended"), Call::Receive);
 }
 
 #[test]
 fn a_bad_answer_ends_the_session() {
-    let revision = loaded(Call::Route, "(return (i32.const 64))");
+    let revision = loaded(Call::Route, "(return (i32.const 192))");
     let mut session = session(&revision);
     let error = provoke(&mut session, Call::Route);
     assert!(matches!(error, PolicyError::BadAnswer { call: Call::Route, .. }), "{error}");

@@ -15,14 +15,18 @@
 
   ;; Answers of `route` by address: stay, three handoffs, finish, and one with a discriminant that does not exist.
   (data (i32.const 16) "\00")
-  (data (i32.const 32) "\01\00\00\00" "\01\00\00\00" "\01\00\00\00")
-  (data (i32.const 48) "\01\00\00\00" "\00\00\00\00" "\01\00\00\00")
-  (data (i32.const 64) "\01\00\00\00" "\07\00\00\00" "\01\00\00\00")
-  (data (i32.const 80) "\02")
-  (data (i32.const 96) "\09")
-  ;; The descriptor: name, doc, parameters, models least and most, candidates, receives.
+  (data (i32.const 128) "\01\00\00\00" "\01\00\00\00" "\01\00\00\00" "\00\00\00\00\00\00\00\00")
+  (data (i32.const 160) "\01\00\00\00" "\00\00\00\00" "\01\00\00\00" "\00\00\00\00\00\00\00\00")
+  (data (i32.const 192) "\01\00\00\00" "\07\00\00\00" "\01\00\00\00" "\00\00\00\00\00\00\00\00")
+  (data (i32.const 224) "\02")
+  (data (i32.const 240) "\09")
+  ;; What `receive` answers: so many tokens, which it puts at 260.
+  (data (i32.const 256) "\00\00\00\00" "\00\00\00\00")
+  ;; The descriptor: name, doc, parameters, models least and most, needs, guards, candidates, tail, prompt, then whether
+  ;; it sends, receives, wants distributions, and holdback, fallback.
   (data (i32.const 1024) "\00\08\00\00@NAME@" "\00\09\00\00\04\00\00\00" "\00\00\00\00\00\00\00\00"
-    "\02\00\00\00" "\02\00\00\00" "\00\00\00\00" "\01")
+    "\02\00\00\00" "\02\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00"
+    "\00\00\00\00" "\00\00\00\00" "\00\00\00\00" "\01\01\00\00" "\00\00\00\00" "\00\00\00\00\00\00\00\00")
   (data (i32.const 2048) "guest")
   (data (i32.const 2304) "test")
 
@@ -40,31 +44,40 @@
 
   (func (export "tokenrouter:policy/policy@0.1.0#[constructor]session")
     (param $models i32) (param $models_len i32) (param $settings i32) (param $settings_len i32)
-    (param $prompt_tokens i32) (param $max_tokens i32) (result i32)
+    (param $prompt_tokens i32) (param $max_tokens i32) (param $prompt i32) (param $prompt_len i32) (result i32)
     (if (i32.eq (local.get $max_tokens) (i32.const 666)) (then (global.set $armed (i32.const 1))))
     @START@
     (global.set $armed (i32.const 0))
     (call $new (i32.const 1)))
 
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.route")
-    (param $self i32) (param $index i32) (param $run i32) (param $role i32) (param $token i32) (param $eos i32)
-    (param $logprob f32) (param $entropy f32) (param $top1 f32) (param $margin f32)
-    (param $candidates i32) (param $candidates_len i32) (result i32)
+    (param $step i32) (result i32)
+    (local $run i32) (local $role i32) (local $token i32) (local $entropy f32)
+    (local $candidates i32) (local $candidates_len i32)
+    ;; The session comes first; the step is 4 bytes in.
+    (local.set $run (i32.load offset=8 (local.get $step)))
+    (local.set $role (i32.load offset=12 (local.get $step)))
+    (local.set $token (i32.load offset=16 (local.get $step)))
+    (local.set $entropy (f32.load offset=36 (local.get $step)))
+    (local.set $candidates (i32.load offset=56 (local.get $step)))
+    (local.set $candidates_len (i32.load offset=60 (local.get $step)))
     (global.set $steps (i32.add (global.get $steps) (i32.const 1)))
     (if (i32.eq (local.get $token) (i32.const 666)) (then (global.set $armed (i32.const 1))))
     @ROUTE@
     (if (result i32) (f32.gt (local.get $entropy) (f32.const 4))
-      (then (i32.const 32))
+      (then (i32.const 128))
       (else (i32.const 16))))
 
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.send")
-    (param $self i32) (param $to i32) (param $tokens i32) (result i32)
+    (param $self i32) (param $to i32) (param $tokens i32) (param $until i32) (param $until_len i32) (result i32)
     @SEND@
     (i32.const 0))
 
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.receive")
     (param $self i32) (param $from i32) (param $tokens i32) (param $tokens_len i32)
-    (param $logprobs i32) (param $logprobs_len i32) (result i32)
+    (param $logprobs i32) (param $logprobs_len i32) (param $text i32) (param $text_len i32) (param $why i32)
+    (param $answers i32) (param $answers_len i32) (result i32)
     @RECEIVE@
-    (local.get $tokens_len))
+    (i32.store (i32.const 260) (local.get $tokens_len))
+    (i32.const 256))
 )

@@ -183,15 +183,18 @@ fn answers_that_are_not_in_memory_are_refused() {
 
 #[test]
 fn nonsense_is_refused_with_what_it_was() {
-    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 96))"));
+    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 240))"));
     assert_eq!(cause, "bad_answer", "{message}");
-    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 64))"));
+    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 192))"));
     assert_eq!(cause, "bad_answer");
     assert!(message.contains("role 7"), "{message}");
-    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 48))"));
+    let (cause, message) = refused(&Guest::good().always(Call::Route, "(return (i32.const 160))"));
     assert_eq!(cause, "bad_answer");
     assert!(message.contains("where the journey already is"), "{message}");
-    let (cause, message) = refused(&Guest::good().always(Call::Receive, "(return (i32.const 1000))"));
+    let (cause, message) = refused(
+        &Guest::good()
+            .always(Call::Receive, "(i32.store (i32.const 260) (i32.const 1000)) (return (i32.const 256))"),
+    );
     assert_eq!(cause, "bad_answer");
     assert!(message.contains("1000"), "{message}");
 }

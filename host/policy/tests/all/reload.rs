@@ -17,7 +17,7 @@ use crate::support::{host_with, session, sure};
 static STAYS: LazyLock<Vec<u8>> = LazyLock::new(|| Guest::good().component());
 /// Hands off whatever comes.
 static LEAVES: LazyLock<Vec<u8>> =
-    LazyLock::new(|| Guest::good().always(Call::Route, "(return (i32.const 32))").component());
+    LazyLock::new(|| Guest::good().always(Call::Route, "(return (i32.const 128))").component());
 
 /// Far above what is promised, as the machine of a test may be busy; an event ends the wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -213,7 +213,7 @@ fn journeys_keep_the_revision_they_began_with() {
     fs::write(scene.path("policy.wasm"), &*LEAVES).unwrap();
     scene.await_serving(&LEAVES);
     let mut new = session(&scene.file.current());
-    let leaves = Decision::Handoff(Handoff { to: Role(1), run: std::num::NonZeroU32::new(1) });
+    let leaves = Decision::Handoff(Handoff::new(Role(1), std::num::NonZeroU32::new(1)));
     assert_eq!(new.route(10, &sure()).unwrap(), leaves);
     assert_eq!(old.route(11, &sure()).unwrap(), Decision::Stay);
     assert_eq!(old.revision().digest(), Digest::of(&STAYS));

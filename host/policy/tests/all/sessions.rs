@@ -30,8 +30,8 @@ fn a_revision_is_named_by_its_bytes() {
 #[test]
 fn numbers_depend_on_seed_position_and_count_only() {
     // Hands off to role 1 for as many tokens as the number drawn, in millionths; a second number is drawn and dropped.
-    let draw = "(i32.store (i32.const 40) (i32.trunc_f64_u (f64.mul (call $uniform) (f64.const 1000000)))) \
-        (drop (call $uniform)) (return (i32.const 32))";
+    let draw = "(i32.store (i32.const 136) (i32.trunc_f64_u (f64.mul (call $uniform) (f64.const 1000000)))) \
+        (drop (call $uniform)) (return (i32.const 128))";
     let revision = host().load(&Guest::good().always(Call::Route, draw).component()).unwrap();
     let drawn = |session: &mut Session, position| match session.route(position, &sure()).unwrap() {
         Decision::Handoff(handoff) => handoff.run.map_or(0, NonZeroU32::get),
@@ -50,7 +50,7 @@ fn numbers_depend_on_seed_position_and_count_only() {
 fn candidates_arrive_in_order() {
     // Hands off for as many tokens as the id of the third candidate says.
     let third = "(if (i32.ge_u (local.get $candidates_len) (i32.const 3)) (then \
-        (i32.store (i32.const 40) (i32.load offset=24 (local.get $candidates))) (return (i32.const 32))))";
+        (i32.store (i32.const 136) (i32.load offset=24 (local.get $candidates))) (return (i32.const 128))))";
     let revision = host().load(&Guest::good().always(Call::Route, third).component()).unwrap();
     let mut session = session(&revision);
     for count in [20, 3, 0, 5] {
@@ -59,7 +59,7 @@ fn candidates_arrive_in_order() {
         step.sampled.candidates = (0..count).map(candidate).collect();
         let expected = match count {
             0 => Decision::Stay,
-            _ => Decision::Handoff(Handoff { to: Role(1), run: NonZeroU32::new(102) }),
+            _ => Decision::Handoff(Handoff::new(Role(1), NonZeroU32::new(102))),
         };
         assert_eq!(session.route(10, &step).unwrap(), expected);
     }
@@ -67,11 +67,11 @@ fn candidates_arrive_in_order() {
 
 #[test]
 fn a_step_of_another_role_may_come_home() {
-    let home = "(if (i32.eq (local.get $role) (i32.const 1)) (then (return (i32.const 48))))";
+    let home = "(if (i32.eq (local.get $role) (i32.const 1)) (then (return (i32.const 160))))";
     let revision = host().load(&Guest::good().always(Call::Route, home).component()).unwrap();
     let mut step = sure();
     step.role = Role(1);
-    let home = Decision::Handoff(Handoff { to: Role(0), run: NonZeroU32::new(1) });
+    let home = Decision::Handoff(Handoff::new(Role(0), NonZeroU32::new(1)));
     assert_eq!(session(&revision).route(10, &step).unwrap(), home);
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use journey::{JourneyId, Role, Sampled, Signals, Step};
+use journey::{Ended, JourneyId, Offer, Role, Sampled, Signals, Step};
 use policy::{Limits, ModelInfo, PolicyHost, Revision, Session, Start};
 
 /// A host with the default limits, shared by the tests.
@@ -40,6 +40,7 @@ pub(crate) fn start(revision: &Revision) -> Start {
         settings: revision.settings(&BTreeMap::new()).expect("the defaults are allowed"),
         prompt_tokens: 10,
         max_tokens: 100,
+        prompt: String::new(),
         seed: 42,
     }
 }
@@ -60,7 +61,22 @@ pub(crate) fn step(token: u32, entropy: f32) -> Step {
         run: 0,
         role: Role::ENTRY,
         at_eos: false,
+        fired: None,
         sampled: Sampled { token, logprob: -0.1, signals, ..Sampled::default() },
+        tail: String::new(),
+        answers: Vec::new(),
+    }
+}
+
+/// What a visit brought.
+pub(crate) fn offer(from: Role, tokens: &[u32]) -> Offer {
+    Offer {
+        from,
+        tokens: tokens.to_vec(),
+        logprobs: vec![-0.5; tokens.len()],
+        text: String::new(),
+        why: Ended::Length,
+        answers: Vec::new(),
     }
 }
 

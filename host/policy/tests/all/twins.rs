@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use journey::random::{Purpose, uniform};
-use journey::{Decision, Handoff, Offer, Parcel, Role, Sampled, Signals, Step};
+use journey::{Accept, Decision, Handoff, Parcel, Role, Sampled, Signals, Step};
 use policy::{Revision, Start};
 use policy_sdk::Session as _;
 
-use crate::support::{host, start};
+use crate::support::{host, offer, start};
 
 const SEED: u64 = 7;
 const STEPS: u64 = 400;
@@ -42,20 +42,17 @@ fn compare<P: policy_sdk::Policy>(name: &str, given: &[(&str, f64)]) -> usize {
         assert_eq!(decision, converted(twin), "{name} {given:?} at step {index}");
         let Decision::Handoff(handoff) = decision else { continue };
         handoffs += 1;
-        let told = policy_sdk::Handoff {
-            to: u32::from(handoff.to.0),
-            tokens: handoff.run.map_or(0, std::num::NonZeroU32::get),
-        };
-        let parcel = native.send(told);
-        assert_eq!(wasm.send(index, handoff).expect("it sends"), Parcel { keep_held: parcel.keep_held });
-        let offer = Offer { from: handoff.to, tokens: vec![3, 4, 5], logprobs: vec![-0.5; 3] };
-        let offered = policy_sdk::Offer {
-            source: told.to,
-            tokens: offer.tokens.clone(),
-            logprobs: offer.logprobs.clone(),
-        };
-        let taken = wasm.receive(index, &offer).expect("it receives").take;
-        assert_eq!(taken, native.receive(&offered).take as usize);
+        let to = u32::from(handoff.to.0);
+        let told = policy_sdk::Handoff::new(to, handoff.run.map_or(0, std::num::NonZeroU32::get));
+        // A policy that does not want to be asked drops the held token.
+        let sends = revision.descriptor().sends;
+        let keep_held = sends && native.send(told).keep_held;
+        assert_eq!(wasm.send(index, &handoff).expect("it sends"), Parcel { keep_held });
+        let offer = offer(handoff.to, &[3, 4, 5]);
+        let taken = wasm.receive(index, &offer).expect("it receives");
+        let twin = native.receive(&policy_sdk::testing::offer(to, &[3, 4, 5]));
+        let policy_sdk::Accept::Take(take) = twin else { panic!("{name} answers {twin:?}") };
+        assert_eq!(taken, Accept::Take(take as usize));
         if handoff.run.is_none() {
             here = handoff.to;
         }
@@ -84,12 +81,15 @@ fn scripted(index: u64, role: Role) -> Step {
         run: index as u32 % 9,
         role,
         at_eos: index % 50 == 49,
+        fired: None,
         sampled: Sampled { token: index as u32, logprob: -number(4), signals, ..Sampled::default() },
+        tail: String::new(),
+        answers: Vec::new(),
     }
 }
 
 fn shown(step: &Step) -> policy_sdk::Step {
-    let Step { index, run, role, at_eos, sampled } = step;
+    let Step { index, run, role, at_eos, sampled, .. } = step;
     policy_sdk::Step {
         index: *index,
         run: *run,
@@ -100,7 +100,7 @@ fn shown(step: &Step) -> policy_sdk::Step {
         entropy: sampled.signals.entropy,
         top1: sampled.signals.top1,
         margin: sampled.signals.margin,
-        candidates: Vec::new(),
+        ..policy_sdk::testing::step(*index)
     }
 }
 
@@ -108,10 +108,12 @@ fn converted(decision: policy_sdk::Decision) -> Decision {
     match decision {
         policy_sdk::Decision::Stay => Decision::Stay,
         policy_sdk::Decision::Finish => Decision::Finish,
-        policy_sdk::Decision::HandOff(policy_sdk::Handoff { to, tokens }) => Decision::Handoff(Handoff {
-            to: Role(u16::try_from(to).expect("a native twin answers roles")),
-            run: std::num::NonZeroU32::new(tokens),
-        }),
+        policy_sdk::Decision::HandOff(policy_sdk::Handoff { to, tokens, until }) => {
+            assert!(until.is_empty(), "{until:?}");
+            let to = Role(u16::try_from(to).expect("a native twin answers roles"));
+            Decision::Handoff(Handoff::new(to, std::num::NonZeroU32::new(tokens)))
+        }
+        other => panic!("no twin here answers {other:?}"),
     }
 }
 

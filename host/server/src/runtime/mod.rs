@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use journey::{JourneyId, Request, Routing};
+use journey::{Encode, JourneyId, Request, Routing};
 use policy::{Revision, Settings};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -124,8 +124,8 @@ impl Runtime {
         let max_tokens = answer::room(&ask, route.context)?;
         let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
-        let routing = revision.as_ref().map_or(Routing::Single, |revision| Routing::Policy {
-            holds_visits: revision.descriptor().receives,
+        let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
+            Routing::Policy(Arc::new(revision.descriptor().rules(settings)))
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let ends = answer::ends(&mut ask, &route.eos);
@@ -141,6 +141,7 @@ impl Runtime {
             candidates: ask.candidates.max(wanted),
             roles: route.models.len(),
             routing,
+            encoder: Arc::clone(&route.tokenizer) as Arc<dyn Encode>,
         };
         // Room for the whole answer: a slow reader never holds up a batch, and what it leaves unread is bounded by
         // its own `max_tokens`. The channel allocates as it fills.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journey::{Consult, Decision, Effect, Journey, JourneyId, Made, Sampled, Step};
+use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Made, Offer, Sampled, Step};
 use policy::{PolicyError, Session};
 use scheduler::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -72,20 +72,21 @@ impl Traveller {
         }
     }
 
-    /// What follows from a sampled token: the policy is asked unless the journey knows by itself.
-    pub(super) fn advance(&mut self, sampled: Sampled) -> Effect {
-        match self.journey.hold(sampled) {
-            Consult::Settled(effect) => effect,
-            Consult::Route(step) => self.consult(&step).unwrap_or_else(|fault| self.fall_back(&fault)),
+    /// What follows from the tokens drawn in a step: the policy is asked unless the journey knows by itself.
+    pub(super) fn advance(&mut self, drawn: impl Iterator<Item = Sampled>) -> Effect {
+        for sampled in drawn {
+            match self.journey.hold(sampled) {
+                Consult::More => {}
+                consult => return self.follow(consult),
+            }
         }
+        Effect::Decode
     }
 
-    /// What follows from coming to a subserver: a visit's tokens may wait for `receive`.
+    /// What follows from coming to a subserver: what the journey brings may wait for the policy.
     pub(super) fn arrive(&mut self) -> Effect {
-        if self.journey.offer().is_none() {
-            return Effect::Decode;
-        }
-        self.judge_offer().unwrap_or_else(|fault| self.fall_back(&fault))
+        let consult = self.journey.arrive();
+        self.follow(consult)
     }
 
     /// Sends what has been made to the client.
@@ -116,25 +117,47 @@ impl Traveller {
         self.journey.visited().map(|role| self.route.models[role.index()]).filter(|&ix| ix != here).collect()
     }
 
-    fn consult(&mut self, step: &Step) -> Result<Effect, Fault> {
-        let position = self.journey.position();
-        let Some(session) = self.session.as_mut() else { return Ok(self.journey.stay()) };
-        match session.route(position, step)? {
-            Decision::Stay => Ok(self.journey.stay()),
-            Decision::Finish => Ok(self.journey.finish()),
-            Decision::Handoff(handoff) => {
-                let parcel = session.send(position, handoff)?;
-                Ok(self.journey.hand_off(handoff, parcel)?)
-            }
+    /// Asks the policy until it has decided. An answer may lead to another question at once, never for ever: the journey
+    /// bounds questions that bring it no further.
+    fn follow(&mut self, mut consult: Consult) -> Effect {
+        loop {
+            let next = match consult {
+                Consult::Settled(effect) => return effect,
+                Consult::More => return Effect::Decode,
+                Consult::Route(step) => self.route(&step),
+                Consult::Receive(offer) => self.receive(&offer),
+            };
+            consult = match next {
+                Ok(next) => next,
+                Err(fault) => return self.fall_back(&fault),
+            };
         }
     }
 
-    fn judge_offer(&mut self) -> Result<Effect, Fault> {
+    fn route(&mut self, step: &Step) -> Result<Consult, Fault> {
         let position = self.journey.position();
-        let (Some(offer), Some(session)) = (self.journey.offer(), self.session.as_mut()) else {
-            return Ok(Effect::Decode);
+        let Some(session) = self.session.as_mut() else { return Ok(Consult::Settled(self.journey.stay())) };
+        let effect = match session.route(position, step)? {
+            Decision::Stay => self.journey.stay(),
+            Decision::Finish => self.journey.finish(),
+            Decision::Handoff(handoff) => {
+                let parcel = session.send(position, &handoff)?;
+                self.journey.hand_off(handoff, parcel)?
+            }
+            Decision::Consult(question) => return Ok(self.journey.consult(question)?),
+            Decision::Mix(mixture) => return Ok(self.journey.mix(mixture)?),
+            Decision::Rewrite(rewrite) => self.journey.rewrite(rewrite)?,
+            Decision::Adopt(adoption) => self.journey.adopt(adoption)?,
         };
-        let accept = session.receive(position, &offer)?;
+        Ok(Consult::Settled(effect))
+    }
+
+    fn receive(&mut self, offer: &Offer) -> Result<Consult, Fault> {
+        let position = self.journey.position();
+        let accept = match self.session.as_mut() {
+            Some(session) => session.receive(position, offer)?,
+            None => Accept::Take(offer.tokens.len()),
+        };
         Ok(self.journey.accept(accept)?)
     }
 

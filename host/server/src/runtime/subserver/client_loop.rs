@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journey::Journey;
+use journey::{Journey, Request};
 use policy::{PolicyError, Session, Start};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -62,6 +62,19 @@ fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>>
         settings: settings.clone(),
         prompt_tokens: submission.request.prompt.len() as u32,
         max_tokens: submission.request.max_tokens as u32,
+        prompt: end_of_prompt(&submission.request, revision.descriptor().prompt),
         seed: submission.request.seed,
     }))
+}
+
+/// At most the last so many bytes of a prompt's text, cut at a character.
+fn end_of_prompt(request: &Request, most: usize) -> String {
+    if most == 0 {
+        return String::new();
+    }
+    let bytes = request.vocabulary.bytes_of(&request.prompt);
+    let text = String::from_utf8_lossy(&bytes);
+    let from = text.len().saturating_sub(most);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    text[from..].to_owned()
 }

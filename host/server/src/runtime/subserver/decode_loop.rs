@@ -7,6 +7,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,20 +163,32 @@ impl DecodeLoop {
         let travellers: Vec<&Traveller> =
             shares.iter().map(|share| resident(&self.residents, *share)).collect();
         let both = || shares.iter().zip(&travellers);
-        let draws: Vec<Option<Draw<'_>>> = both().map(|(share, of)| draw(&of.journey, *share)).collect();
-        let rows: Vec<Row<'_>> =
-            both().zip(&draws).map(|((share, of), draw)| row(of, *share, draw)).collect();
+        let counts: Vec<usize> = both().map(|(share, of)| drawn_after(&of.journey, *share).len()).collect();
+        let draws: Vec<Draw<'_>> = both()
+            .flat_map(|(share, of)| {
+                let after = drawn_after(&of.journey, *share);
+                after.map(|position| of.journey.draw(position))
+            })
+            .collect();
+        let mut left = draws.as_slice();
+        let rows: Vec<Row<'_>> = both()
+            .zip(&counts)
+            .map(|((share, of), count)| {
+                let (own, rest) = left.split_at(*count);
+                left = rest;
+                row(of, *share, own)
+            })
+            .collect();
         self.metrics.step(self.here, rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
         let engine = &mut self.engine;
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
-        let draws: Vec<bool> = draws.iter().map(Option::is_some).collect();
         match outcome {
             Ok(Ok(sampled)) => {
                 let mut sampled = sampled.into_iter();
                 let mut fates = Vec::with_capacity(shares.len());
-                for (share, draws) in shares.iter().zip(draws) {
-                    let sampled = if draws { sampled.next() } else { None };
-                    fates.extend(self.advance(*share, sampled).map(|fate| (share.journey, fate)));
+                for (share, count) in shares.iter().zip(counts) {
+                    let drawn: Vec<Sampled> = sampled.by_ref().take(count).collect();
+                    fates.extend(self.advance(*share, drawn.into_iter()).map(|fate| (share.journey, fate)));
                 }
                 self.group.ended(self.here.member(), &fates);
                 self.outgoing.send();
@@ -190,14 +203,12 @@ impl DecodeLoop {
     }
 
     /// Takes one row on; what became of it.
-    fn advance(&mut self, share: Share, sampled: Option<Sampled>) -> Option<Fate> {
+    fn advance(&mut self, share: Share, mut drawn: impl Iterator<Item = Sampled>) -> Option<Fate> {
         let mut traveller = self.residents.remove(&share.journey)?;
         traveller.journey.fed(share.tokens);
         let before = traveller.journey.position();
-        let effect = match sampled {
-            Some(sampled) => traveller.advance(sampled),
-            None => Effect::Decode,
-        };
+        let effect = traveller.advance(&mut drawn);
+        debug_assert!(drawn.next().is_none(), "a draw that nobody waited for");
         let token = traveller.journey.position() > before;
         let fate = match effect {
             Effect::Decode => Fate::Stays { token },
@@ -311,15 +322,16 @@ fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &T
     residents.get(&share.journey).expect("the scheduler knows residents only")
 }
 
-/// A journey draws when everything that is pending is fed.
-fn draw(journey: &Journey, share: Share) -> Option<Draw<'_>> {
-    (share.tokens == journey.pending().1.len()).then(|| journey.draw())
+/// The positions of a share after which a token is drawn: usually one, when everything that is pending is fed.
+fn drawn_after(journey: &Journey, share: Share) -> Range<usize> {
+    let (end, wanted) = (journey.pending().0 + share.tokens, journey.wanted());
+    wanted.start.min(end)..wanted.end.min(end)
 }
 
-fn row<'a>(traveller: &'a Traveller, share: Share, draw: &'a Option<Draw<'a>>) -> Row<'a> {
+fn row<'a>(traveller: &'a Traveller, share: Share, draws: &'a [Draw<'a>]) -> Row<'a> {
     let (from, pending) = traveller.journey.pending();
     let salt = traveller.tenant.0;
-    Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws: draw.as_slice() }
+    Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -1,0 +1,99 @@
+//! What a journey answers to single decisions: refusals, proposals, rewrites, answers to questions.
+
+mod toy;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use journey::{
+    Ask, Consult, Effect, FinishReason, Found, Handoff, Journey, JourneyId, Next, Parcel, Question, Rewrite,
+    Role, Routing, Rules,
+};
+
+use toy::{Kv, ROLES, ids, request};
+
+fn policy(rules: Rules) -> Journey {
+    Journey::new(JourneyId(3), request(Routing::Policy(Arc::new(rules)), 0.0, &[]))
+}
+
+#[test]
+fn a_policy_that_only_moves_the_journey_about_is_refused() {
+    let mut journey = policy(Rules::default());
+    let mut kv: Vec<Kv> = (0..ROLES).map(|_| Kv::default()).collect();
+    for hop in 0..100u16 {
+        let here = journey.here();
+        let sampled = kv[here.index()].step(&mut journey, usize::MAX).remove(0);
+        assert!(matches!(journey.hold(sampled), Consult::Route(_)));
+        let handoff = Handoff::new(Role(1 - here.0), None);
+        if let Err(refused) = journey.hand_off(handoff, Parcel::default()) {
+            assert_eq!(refused.to_string(), "16 handoffs in a row without a committed token");
+            assert_eq!(hop, 16);
+            assert_eq!(journey.fall_back(Role::ENTRY), Effect::Decode);
+            assert_eq!(journey.take_output().len(), 1, "the held token is kept");
+            return;
+        }
+    }
+    panic!("never refused");
+}
+
+#[test]
+fn the_dropped_proposal_is_shown_with_the_token_that_replaced_it() {
+    let mut journey = policy(Rules::default());
+    let mut kv: Vec<Kv> = (0..ROLES).map(|_| Kv::default()).collect();
+    let sampled = kv[0].step(&mut journey, usize::MAX).remove(0);
+    assert!(matches!(journey.hold(sampled.clone()), Consult::Route(_)));
+    let visit = Handoff::new(Role(1), NonZeroU32::new(1));
+    assert_eq!(journey.hand_off(visit, Parcel::default()), Ok(Effect::Leave { to: Role(1) }));
+    let other = kv[1].step(&mut journey, usize::MAX).remove(0);
+    assert_eq!(journey.hold(other), Consult::Settled(Effect::Leave { to: Role(0) }));
+    let made = journey.take_output();
+    let proposal = made[0].proposal.expect("the visit replaced a proposal");
+    assert_eq!((made[0].by, proposal.by, proposal.token), (Role(1), Role(0), sampled.token));
+    assert_eq!(journey.pending(), (3, &[made[0].sampled.token][..]), "resume appends one token");
+}
+
+#[test]
+fn what_the_client_has_seen_cannot_be_dropped() {
+    let mut journey = policy(Rules { holdback: 2, ..Rules::default() });
+    let mut kv = Kv::default();
+    for _ in 0..4 {
+        let sampled = kv.step(&mut journey, usize::MAX).remove(0);
+        assert!(matches!(journey.hold(sampled), Consult::Route(_)));
+        assert_eq!(journey.stay(), Effect::Decode);
+    }
+    assert_eq!(journey.take_output().len(), 2, "two of four are held back");
+    let sampled = kv.step(&mut journey, usize::MAX).remove(0);
+    journey.hold(sampled);
+    let rewrite =
+        |drop| Rewrite { keep_held: false, drop, tokens: vec![3], text: "AB".into(), then: Next::Finish };
+    let refused = journey.rewrite(rewrite(3)).expect_err("the third was seen");
+    assert!(refused.to_string().contains("only 2 are held back"), "{refused}");
+    assert_eq!(journey.rewrite(rewrite(2)), Ok(Effect::Finish(FinishReason::Stop)));
+    assert_eq!(ids(&journey.take_output()), [3, 1, 2], "forced tokens, then forced text");
+}
+
+#[test]
+fn answers_say_what_the_model_would_have_said() {
+    let mut journey = policy(Rules::default());
+    let mut kv: Vec<Kv> = (0..ROLES).map(|_| Kv::default()).collect();
+    let mut sure = Vec::new();
+    for _ in 0..3 {
+        let sampled = kv[0].step(&mut journey, usize::MAX).remove(0);
+        sure.push((sampled.token, sampled.logprob));
+        journey.hold(sampled);
+        journey.stay();
+    }
+    let sampled = kv[0].step(&mut journey, usize::MAX).remove(0);
+    sure.push((sampled.token, sampled.logprob));
+    journey.hold(sampled);
+    let question =
+        Question { models: vec![Role(1)], side: String::new(), with_held: true, ask: Ask::Last(9) };
+    assert_eq!(journey.consult(question), Ok(Consult::Settled(Effect::Leave { to: Role(1) })));
+    let heard: Vec<Consult> =
+        kv[1].step(&mut journey, usize::MAX).into_iter().map(|sampled| journey.hold(sampled)).collect();
+    assert_eq!(heard.last(), Some(&Consult::Settled(Effect::Leave { to: Role(0) })));
+    let Consult::Route(step) = journey.arrive() else { panic!("the policy is asked again") };
+    let Found::Last(judged) = &step.answers[0].found else { panic!("{:?}", step.answers) };
+    let judged: Vec<_> = judged.iter().map(|judged| (judged.token, judged.logprob)).collect();
+    assert_eq!(judged, sure, "the same weights judge as they decoded");
+}

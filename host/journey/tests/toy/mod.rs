@@ -1,0 +1,107 @@
+//! A model without weights, and its KV: enough to drive journeys as an engine does.
+
+use std::sync::Arc;
+
+use journey::{
+    Adjustments, Distribution, Draw, Ends, Journey, Made, Request, Routing, Sampled, Sampling, Signals,
+    Tally, Vocabulary,
+};
+
+const EOS: u32 = 0;
+const PROMPT: [u32; 3] = [5, 6, 7];
+const TOKENS_MIN: usize = 4;
+pub(crate) const ROLES: usize = 3;
+const VOCABULARY: u32 = 40;
+
+/// A model without weights: its logits are a function of everything before the position.
+fn logits(tokens: &[u32]) -> Vec<f32> {
+    let step = |h: u64, t: u32| (h ^ u64::from(t)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &t| step(h, t));
+    let logit = |token: u32| (step(hash, token) >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    (0..VOCABULARY).map(logit).collect()
+}
+
+/// The draw after these tokens, as an engine makes it.
+fn drawn(tokens: &[u32], draw: &Draw<'_>) -> Sampled {
+    // Questions are about the model's own logits, and ask for something beside the token.
+    assert!(
+        draw.adjust.is_some()
+            || draw.keep
+            || draw.scores
+            || draw.candidates > 0
+            || !draw.logprobs_of.is_empty()
+    );
+    if let Some(adjust) = draw.adjust {
+        let mut walked = Tally::of_prompt(&tokens[..PROMPT.len()]);
+        tokens[PROMPT.len()..].iter().for_each(|&token| walked.add(token));
+        let mut counted = adjust.tally.expect("counts").clone();
+        adjust.drafted.iter().for_each(|&token| counted.add(token));
+        assert_eq!(counted, walked, "the counts are those of the tokens before the position");
+        assert_eq!(adjust.barred.is_empty(), tokens.len() >= PROMPT.len() + TOKENS_MIN);
+    }
+    let own = Distribution::new(logits(tokens)).expect("finite logits");
+    let token = own.drawn_from(draw).expect("something is allowed").sample(draw.uniform);
+    let top = own.top(2);
+    Sampled {
+        token,
+        logprob: own.logprob(token) as f32,
+        signals: Signals {
+            entropy: own.entropy() as f32,
+            top1: top[0].prob,
+            margin: top[0].prob - top[1].prob,
+        },
+        candidates: own.top(draw.candidates),
+        logprobs: draw.logprobs_of.iter().map(|&token| own.logprob(token) as f32).collect(),
+        scores: if draw.scores { vec![0.5] } else { Vec::new() },
+        kept: draw.keep.then(|| Arc::new(own)),
+    }
+}
+
+/// One model's KV: it must always be a prefix of what the journey says was fed.
+#[derive(Default)]
+pub(crate) struct Kv(pub(crate) Vec<u32>);
+
+impl Kv {
+    /// Feeds at most `chunk` tokens; what was drawn after them.
+    pub(crate) fn step(&mut self, journey: &mut Journey, chunk: usize) -> Vec<Sampled> {
+        journey.holds(self.0.len());
+        let (from, tokens) = journey.pending();
+        assert!(!tokens.is_empty() && from <= self.0.len(), "a hole in the KV");
+        let count = chunk.clamp(1, tokens.len());
+        self.0.truncate(from);
+        self.0.extend_from_slice(&tokens[..count]);
+        let (wanted, end) = (journey.wanted(), from + count);
+        assert_eq!(wanted.end, from + tokens.len(), "draws are after the last of what is pending");
+        let after = wanted.start.min(end)..wanted.end.min(end);
+        let all = after.map(|position| drawn(&self.0[..=position], &journey.draw(position))).collect();
+        journey.fed(count);
+        all
+    }
+}
+
+pub(crate) fn request(routing: Routing, temperature: f32, stop: &[&str]) -> Request {
+    let bytes = (0..40u8).map(|t| if t == 0 { Box::from([]) } else { Box::from([b'@' + t]) }).collect();
+    let vocabulary = Arc::new(Vocabulary::new(bytes));
+    Request {
+        prompt: PROMPT.to_vec(),
+        sampling: Sampling { temperature, ..Sampling::GREEDY },
+        adjustments: Adjustments { frequency: 0.5, ..Adjustments::default() },
+        seed: 11,
+        ends: Ends {
+            tokens: Arc::from([EOS]),
+            strings: stop.iter().map(|&s| s.to_owned()).collect(),
+            tokens_min: TOKENS_MIN,
+        },
+        max_tokens: 60,
+        context: 50,
+        encoder: Arc::clone(&vocabulary) as _,
+        vocabulary,
+        candidates: 0,
+        roles: ROLES,
+        routing,
+    }
+}
+
+pub(crate) fn ids(made: &[Made]) -> Vec<u32> {
+    made.iter().map(|m| m.sampled.token).collect()
+}
