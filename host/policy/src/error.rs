@@ -165,6 +165,28 @@ pub enum PolicyError {
         /// The call that failed first.
         ended_by: Call,
     },
+    /// Another session of the same tenant failed in the instance that this one was in. [`Session`](crate::Session)
+    /// goes on in another one, so nobody outside sees this.
+    #[error("calling `{call}` of a policy: the failure of another session took the instance with it")]
+    InstanceLost {
+        /// Which call.
+        call: Call,
+    },
+    /// The revision fails too often, so it gets no new sessions for a while.
+    #[error(
+        "starting a session of revision {revision}: it failed {failures} times, last with: {last}; tried again in {} ms",
+        .retry_in.as_millis()
+    )]
+    BreakerOpen {
+        /// The revision.
+        revision: Digest,
+        /// Failures since it was loaded.
+        failures: u64,
+        /// The last of them.
+        last: String,
+        /// When a session is let through again to see whether it works; zero while one is.
+        retry_in: Duration,
+    },
     /// The policy file's owner does not want this revision.
     #[error("checking revision {digest}: {why}")]
     Refused {
@@ -232,6 +254,7 @@ impl PolicyError {
             | Self::Models { .. }
             | Self::Refused { .. } => Fault::Caller,
             Self::SessionsExhausted { .. }
+            | Self::InstanceLost { .. }
             | Self::Read { .. }
             | Self::Panic { .. }
             | Self::Runtime { .. }
@@ -259,6 +282,8 @@ impl PolicyError {
             Self::Models { .. } => "models",
             Self::SessionsExhausted { .. } => "sessions_exhausted",
             Self::SessionEnded { .. } => "session_ended",
+            Self::InstanceLost { .. } => "instance_lost",
+            Self::BreakerOpen { .. } => "breaker_open",
             Self::Refused { .. } => "refused",
             Self::Read { .. } => "read",
             Self::Panic { .. } => "panic",
@@ -283,6 +308,8 @@ pub enum Call {
     Send,
     /// `session.receive`.
     Receive,
+    /// The destructor of `session`.
+    End,
 }
 
 impl fmt::Display for Call {
@@ -294,6 +321,7 @@ impl fmt::Display for Call {
             Self::Route => "route",
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::End => "session destructor",
         })
     }
 }

@@ -8,12 +8,15 @@ use crate::limits::Limits;
 use crate::rehearsal::rehearse;
 use crate::revision::Revision;
 use crate::slots::Slots;
-use crate::wasm::{Owner, Runtime};
+use crate::wasm::{IDLE_MOST, Owner, Runtime};
 
 /// Compiles components and bounds what they may use. One per process is enough; it is shared by `Arc`.
 pub struct PolicyHost {
     runtime: Arc<Runtime>,
+    /// Places of sessions.
     slots: Arc<Slots>,
+    /// Places of instances that wait for sessions.
+    idle: Arc<Slots>,
     /// One component is loaded at a time: compiling uses every core, and rehearsals have a single place in the pool.
     loading: Mutex<()>,
 }
@@ -25,7 +28,8 @@ impl PolicyHost {
     /// [`PolicyError::Runtime`] when the limits cannot be had on this machine.
     pub fn new(limits: Limits) -> Result<Self, PolicyError> {
         let slots = Arc::new(Slots::new(limits.sessions));
-        Ok(Self { runtime: Arc::new(Runtime::new(limits)?), slots, loading: Mutex::new(()) })
+        let idle = Arc::new(Slots::new(IDLE_MOST));
+        Ok(Self { runtime: Arc::new(Runtime::new(limits)?), slots, idle, loading: Mutex::new(()) })
     }
 
     /// Turns the bytes of a component into a revision that sessions can be started from: compiles it, checks its
@@ -44,7 +48,7 @@ impl PolicyHost {
         let template = self.runtime.compile(component)?;
         let owner = Owner { revision: digest, journey: None, seed: 0 };
         let descriptor = self.runtime.try_out(&template, owner)?.describe()?;
-        let revision = Revision::new(digest, descriptor, template, &self.runtime, &self.slots);
+        let revision = Revision::new(digest, descriptor, template, &self.runtime, (&self.slots, &self.idle));
         let revision = Arc::new(revision);
         rehearse(&revision)?;
         Ok(revision)

@@ -7,23 +7,30 @@
 //!
 //! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`].
 
+pub mod breaker;
 pub mod descriptor;
 pub mod digest;
 pub mod error;
 pub mod file;
+pub mod health;
 pub mod host;
+mod instances;
 pub mod limits;
+mod placement;
+mod record;
 mod rehearsal;
 pub mod revision;
 pub mod session;
 mod slots;
 mod wasm;
 
+pub use breaker::BreakerRule;
 pub use descriptor::{Descriptor, Parameter, Settings};
 pub use digest::Digest;
 pub use error::{Call, Fault, PolicyError};
 pub use file::{FailedLoad, FileStatus, PolicyFile};
+pub use health::{Health, HealthState};
 pub use host::PolicyHost;
-pub use limits::Limits;
+pub use limits::{Isolation, Limits};
 pub use revision::Revision;
 pub use session::{ModelInfo, Session, Start};

@@ -90,7 +90,7 @@ fn config(limits: &Limits) -> Config {
 }
 
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    let instances = limits.sessions.saturating_add(REHEARSALS);
+    let instances = limits.sessions.saturating_add(IDLE_MOST + REHEARSALS);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances);
     pool.total_core_instances(instances.saturating_mul(CORE_INSTANCES_MEAN));
@@ -113,6 +113,8 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
     pool
 }
 
+/// Instances that may wait for sessions, all policies and tenants together.
+pub(crate) const IDLE_MOST: u32 = 32;
 /// Instances beyond the sessions: components that are being loaded, one at a time, never wait for a session to end.
 const REHEARSALS: u32 = 2;
 /// Most core modules in one component. Compiled guests have 3, Python's runtime 14.

@@ -67,4 +67,7 @@
     (param $logprobs i32) (param $logprobs_len i32) (result i32)
     @RECEIVE@
     (local.get $tokens_len))
+
+  (func (export "tokenrouter:policy/policy@0.1.0#[dtor]session") (param $self i32)
+    @END@)
 )

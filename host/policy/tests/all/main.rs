@@ -5,5 +5,6 @@ mod guest;
 mod refusals;
 mod reload;
 mod sessions;
+mod sharing;
 mod support;
 mod twins;

@@ -36,6 +36,7 @@ pub(crate) fn host_with(limits: Limits) -> Arc<PolicyHost> {
 pub(crate) fn start(revision: &Revision) -> Start {
     Start {
         journey: JourneyId(1),
+        tenant: 0,
         models: ["small", "large"].map(model).into(),
         settings: revision.settings(&BTreeMap::new()).expect("the defaults are allowed"),
         prompt_tokens: 10,
