@@ -53,6 +53,28 @@ pub enum PolicyError {
         #[source]
         source: wasmtime::Error,
     },
+    /// The process that compiles an upload was stopped.
+    #[error("compiling a policy in a process of its own: {why}")]
+    CompileBounds {
+        /// The bound that it ran into.
+        why: String,
+    },
+    /// The process that compiles an upload cannot be had.
+    #[error("compiling a policy in a process of its own")]
+    CompileProcess {
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory for compiled components is not safe, or not there.
+    #[error("keeping compiled policies in {}", .directory.display())]
+    Cache {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: io::Error,
+    },
     /// The guest trapped. An uncaught exception or a Rust panic of the guest is a trap, too.
     #[error("calling `{call}` of a policy: it trapped: {trap}{}", Frames(.backtrace))]
     Trap {
@@ -252,9 +274,11 @@ impl PolicyError {
             | Self::UnknownSetting { .. }
             | Self::ForeignSettings { .. }
             | Self::Models { .. }
+            | Self::Cache { .. }
             | Self::Refused { .. } => Fault::Caller,
             Self::SessionsExhausted { .. }
             | Self::InstanceLost { .. }
+            | Self::CompileProcess { .. }
             | Self::Read { .. }
             | Self::Panic { .. }
             | Self::Runtime { .. }
@@ -272,6 +296,9 @@ impl PolicyError {
             Self::WrongWorld { .. } => "wrong_world",
             Self::TooLarge { .. } => "too_large",
             Self::Compile { .. } => "compile",
+            Self::CompileBounds { .. } => "compile_bounds",
+            Self::CompileProcess { .. } => "compile_process",
+            Self::Cache { .. } => "cache",
             Self::Trap { .. } => "trap",
             Self::OutOfFuel { .. } => "out_of_fuel",
             Self::Deadline { .. } => "deadline",

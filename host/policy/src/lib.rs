@@ -8,6 +8,8 @@
 //! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`].
 
 pub mod breaker;
+mod cache;
+pub mod compile_child;
 pub mod descriptor;
 pub mod digest;
 pub mod error;
@@ -25,12 +27,13 @@ mod slots;
 mod wasm;
 
 pub use breaker::BreakerRule;
+pub use compile_child::ChildLimits;
 pub use descriptor::{Descriptor, Parameter, Settings};
 pub use digest::Digest;
 pub use error::{Call, Fault, PolicyError};
 pub use file::{FailedLoad, FileStatus, PolicyFile};
 pub use health::{Health, HealthState};
-pub use host::PolicyHost;
+pub use host::{Compilations, PolicyHost};
 pub use limits::{Isolation, Limits};
 pub use revision::Revision;
 pub use session::{ModelInfo, Session, Start};

@@ -5,6 +5,7 @@
 //! the generated types stay in `bindings` and `convert`.
 
 mod bindings;
+mod compiled;
 mod convert;
 mod guest;
 mod instance;
@@ -16,7 +17,9 @@ mod ticker;
 mod verdict;
 mod world;
 
+pub(crate) use compiled::compile_for_elsewhere;
 pub(crate) use guest::Guest;
-pub(crate) use runtime::{IDLE_MOST, Runtime, Template};
+pub(crate) use runtime::{Compiled, IDLE_MOST, Runtime, Template};
 pub(crate) use seat::{Seat, Shared};
 pub(crate) use state::{Asker, Owner};
+pub(crate) use world::check_kind;
