@@ -1,11 +1,12 @@
 //! Runs routing policies: sandboxed Wasm components that decide, token by token, where a journey goes.
 //!
 //! Bytes become a [`Revision`] when [`PolicyHost::load`] has compiled, checked and rehearsed them; a journey asks its
-//! own [`Session`] of that revision. Everything a guest answers is checked here and handed on in the words of
-//! `journey`, and whatever a guest does wrong ends as one [`PolicyError`] for one journey: no guest can stop, block
-//! or crash the server. This crate knows no HTTP, no models and no async runtime.
+//! own [`Session`] of that revision. Sessions of one tenant share instances. Everything a guest answers is checked here
+//! and handed on in the words of `journey`, and whatever a guest does wrong ends as one [`PolicyError`] for one journey:
+//! no guest can stop, block or crash the server. This crate knows no HTTP, no models and no async runtime.
 //!
-//! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`].
+//! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`], when a
+//! revision gets no sessions in [`breaker`].
 
 pub mod breaker;
 mod cache;

@@ -6,7 +6,7 @@
 //! exact. A compiled guest makes a thousand calls again in a fraction of a millisecond.
 //!
 //! Both the memory of a record and the fuel of a restoration are bounded. A session beyond either begins anew, its state
-//! lost: it still answers, and it is counted as restarted.
+//! lost and its record empty: it still answers, and it is counted as restarted.
 
 use std::mem::size_of;
 
@@ -75,14 +75,10 @@ impl Record {
         let input = input();
         self.bytes += input.bytes();
         if self.bytes > self.bytes_most {
-            return self.give_up();
+            (self.inputs, self.whole) = (Vec::new(), false);
+            return;
         }
         self.inputs.push(input);
-    }
-
-    /// From now on the session cannot be restored.
-    pub(crate) fn give_up(&mut self) {
-        (self.inputs, self.whole) = (Vec::new(), false);
     }
 
     /// All calls, unless they were let go.

@@ -107,7 +107,7 @@ impl Revision {
             other => other,
         };
         let (guest, berth) = begun.inspect_err(|error| self.pulse.failed(standing, error, Instant::now()))?;
-        let record = Record::new(self.runtime.limits.record_bytes);
+        let record = self.record();
         Ok(Session::new(Arc::clone(self), Live { guest, berth, start, record, standing, _slot: slot }))
     }
 
@@ -129,6 +129,11 @@ impl Revision {
     pub(crate) fn begin_in(&self, berth: &Berth, start: &Start) -> Result<Guest, PolicyError> {
         let asker = Asker::new(self.owner(start));
         Guest::start(Seat::new(Arc::clone(&berth.shared), asker), start.clone())
+    }
+
+    /// An empty one.
+    pub(crate) fn record(&self) -> Record {
+        Record::new(self.runtime.limits.record_bytes)
     }
 
     pub(crate) fn instances(&self) -> &Instances {

@@ -189,11 +189,12 @@ impl Live {
             None => false,
         };
         if !exact {
-            if self.record.inputs().is_some_and(|inputs| !inputs.is_empty()) {
+            if self.record.inputs().is_some() {
+                // It has been led half way.
                 guest.end()?;
                 guest = revision.begin_in(&self.berth, &self.start)?;
             }
-            self.record.give_up();
+            self.record = revision.record();
         }
         self.guest = guest;
         revision.restored(exact);
