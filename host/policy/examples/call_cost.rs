@@ -9,12 +9,15 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use journey::{Candidate, Handoff, JourneyId, Offer, Role, Sampled, Signals, Step};
-use policy::{Call, Isolation, Limits, ModelInfo, PolicyHost, Revision, Session, Start};
+use policy::{
+    Call, ChildLimits, Isolation, Limits, ModelInfo, PolicyHost, Revision, Session, Start, compile_child,
+};
 
 #[path = "../tests/all/guest.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
@@ -22,7 +25,20 @@ mod guest;
 
 const ENTROPY: &[u8] = include_bytes!("../../../policies/prebuilt/entropy.wasm");
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|argument| argument == compile_child::ARGUMENT) {
+        return compile_child::main();
+    }
+    match measurements() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measurements() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let host = PolicyHost::new(Limits::default())?;
     println!("{:32}{:9.2} ms", "host, 4096 sessions", milliseconds(began.elapsed()));
@@ -32,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     drop(host.load(ENTROPY)?);
     println!("{:32}{:9.2} ms", "load, again", milliseconds(began.elapsed()));
+    loads()?;
     calls(&revision)?;
     println!("one instance per journey");
     let strict = PolicyHost::new(Limits { isolation: Isolation::Journey, ..Limits::default() })?;
@@ -45,6 +62,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("after a trap of another session");
     [0, 100, 1000].into_iter().try_for_each(restore)
+}
+
+/// From the cache, and compiled in a child.
+fn loads() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let host = PolicyHost::with_cache(Limits::default(), &folder.path().join("cache"))?;
+    let began = Instant::now();
+    host.load_in_child(ENTROPY, &ChildLimits::default())?;
+    println!("{:32}{:9.2} ms", "load, compiled in a child", milliseconds(began.elapsed()));
+    let began = Instant::now();
+    host.load(ENTROPY)?;
+    println!("{:32}{:9.2} ms", "load, from the cache", milliseconds(began.elapsed()));
+    Ok(())
 }
 
 /// Two threads call at the same time, as two decode loops do.
