@@ -71,18 +71,27 @@ impl Instances {
         }
         let mut tenants = self.lock();
         let Some(found) = tenants.get_mut(&tenant) else { return };
+        // The latest tenant is the likeliest to come again: another one's instance makes room.
+        let crowded = self.idle.are_taken() && found.placement.is_last(&berth.shared);
+        let evicted = if crowded { evict(&mut tenants) } else { None };
+        let Some(found) = tenants.get_mut(&tenant) else { return };
         let idle = || self.idle.take().ok();
         let ended = found.placement.leave(&berth.shared, &self.limits, self.usable(), idle);
-        if found.placement.len() == 0 && found.failures.are_none() {
+        if !found.is_of_use() {
             tenants.remove(&tenant);
         }
         drop(tenants);
-        drop(ended);
+        drop((ended, evicted));
     }
 
     /// A call failed in an instance that this tenant's sessions share.
     pub(crate) fn failed(&self, tenant: u64, now: Instant) {
-        self.lock().entry(tenant).or_default().failures.note(now);
+        let mut tenants = self.lock();
+        tenants.entry(tenant).or_default().failures.note(now);
+        for other in tenants.values_mut() {
+            other.failures.forget(now);
+        }
+        tenants.retain(|_, tenant| tenant.is_of_use());
     }
 
     /// Shared instances there are, and tenants set apart.
@@ -110,6 +119,21 @@ impl Instances {
     }
 }
 
+impl Tenant {
+    fn is_of_use(&self) -> bool {
+        self.placement.len() > 0 || self.failures.count > 0
+    }
+}
+
+fn evict(tenants: &mut HashMap<u64, Tenant>) -> Option<Arc<Shared>> {
+    let (evicted, tenant) =
+        tenants.iter_mut().find_map(|(tenant, found)| Some((found.placement.evict()?, *tenant)))?;
+    if tenants.get(&tenant).is_some_and(|tenant| !tenant.is_of_use()) {
+        tenants.remove(&tenant);
+    }
+    Some(evicted)
+}
+
 /// A tenant's failures, forgotten after a quiet minute.
 #[derive(Default)]
 struct Failures {
@@ -133,10 +157,6 @@ impl Failures {
     fn set_apart(&self, now: Instant) -> bool {
         let quiet = self.last.is_none_or(|last| now.saturating_duration_since(last) >= QUIET);
         self.count >= FAILURES_APART && !quiet
-    }
-
-    fn are_none(&self) -> bool {
-        self.count == 0
     }
 }
 

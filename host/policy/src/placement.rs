@@ -74,6 +74,17 @@ impl<T> Placement<T> {
         ended.map(|place| place.instance)
     }
 
+    /// Takes out an instance that waits for a session.
+    pub(crate) fn evict(&mut self) -> Option<Arc<T>> {
+        let index = self.places.iter().position(|place| place.idle.is_some())?;
+        Some(self.places.swap_remove(index).instance)
+    }
+
+    /// Whether an instance has one session.
+    pub(crate) fn is_last(&self, instance: &Arc<T>) -> bool {
+        self.places.iter().any(|place| place.sessions == 1 && Arc::ptr_eq(&place.instance, instance))
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len()

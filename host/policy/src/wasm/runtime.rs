@@ -157,8 +157,9 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
 
 /// Instances that may wait for sessions, all policies and tenants together.
 pub(crate) const IDLE_MOST: u32 = 32;
-/// Instances beyond the sessions: components that are being loaded, one at a time, never wait for a session to end.
-const REHEARSALS: u32 = 2;
+/// Instances beyond those: components that are being loaded, one at a time, never wait for a session to end; and
+/// instances that other threads are about to drop still have their place.
+const REHEARSALS: u32 = 8;
 /// Most core modules in one component. Compiled guests have 3, Python's runtime 14.
 pub(super) const CORE_INSTANCES_MOST: usize = 32;
 /// Most memories in one component. Compiled guests have 1, a JavaScript runtime up to 3.

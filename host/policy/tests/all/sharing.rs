@@ -190,6 +190,34 @@ fn an_instance_that_grew_takes_no_new_sessions() {
 }
 
 #[test]
+fn an_instance_is_replaced_before_it_leaks_too_much() {
+    // This guest never frees anything, and 256 KiB are too few for this many sessions.
+    let host = host_with(Limits { sessions_served_most: 100, ..one_shard() });
+    let revision = host.load(&counting().component()).unwrap();
+    for _ in 0..5000 {
+        assert_eq!(counted(&mut begin(&revision, 1)), 1);
+    }
+    let health = revision.health();
+    assert_eq!((health.failures, health.calls), (0, 5000));
+    assert!(health.instances <= 1);
+}
+
+#[test]
+fn any_number_of_tenants_may_come() {
+    let host = host_with(one_shard());
+    let revision = host.load(&counting().component()).unwrap();
+    for tenant in 0..500 {
+        assert_eq!(counted(&mut begin(&revision, tenant)), 1);
+    }
+    let waiting = revision.health().instances;
+    assert!((1..=32).contains(&waiting), "{waiting} instances wait");
+    let mut last = begin(&revision, 499);
+    assert_eq!((counted(&mut last), revision.health().instances), (1, waiting), "the latest one's is there");
+    let all: Vec<Session> = (1000..1063).map(|tenant| begin(&revision, tenant)).collect();
+    assert_eq!(all.len() + 1, 64, "instances that wait take no place from sessions");
+}
+
+#[test]
 fn sessions_are_used_from_many_threads_at_once() {
     let host = host_with(Limits { shards: 2, ..one_shard() });
     let revision = armed(&host, TRAP);
