@@ -17,12 +17,15 @@ pub struct Limits {
     pub table_elements: usize,
     /// Fuel of one `route`, `send` or `receive`. Default 2,000,000: a tight loop ends after 1.5 ms.
     pub fuel_per_call: u64,
-    /// Fuel of instantiation, of `describe`, and of the constructor, each. Default 50,000,000, about 40 ms of a tight
-    /// loop: interpreters start slowly.
+    /// Fuel of instantiation, and of `describe`. Default 50,000,000, about 40 ms of a tight loop: interpreters start
+    /// slowly.
     pub fuel_at_start: u64,
-    /// Wall clock of one `route`, `send` or `receive`. Default 1 s.
+    /// Fuel of the constructor of a session. Default 5,000,000, about 4 ms of a tight loop: the calls of the sessions
+    /// that share the instance wait meanwhile, and with them the steps of everyone in their batch.
+    pub fuel_per_session: u64,
+    /// Wall clock of one `route`, `send` or `receive`, and of the constructor. Default 1 s.
     pub deadline: Duration,
-    /// Wall clock of instantiation, of `describe`, and of the constructor, each. Default 10 s.
+    /// Wall clock of instantiation, and of `describe`. Default 10 s.
     pub deadline_at_start: Duration,
     /// Bytes that the guest may hand to the host in one call: its answer, and all its log lines. Default 1 MiB.
     pub answer_bytes: usize,
@@ -74,6 +77,7 @@ impl Default for Limits {
             table_elements: 20_000,
             fuel_per_call: 2_000_000,
             fuel_at_start: 50_000_000,
+            fuel_per_session: 5_000_000,
             deadline: Duration::from_secs(1),
             deadline_at_start: Duration::from_secs(10),
             answer_bytes: 1 << 20,
