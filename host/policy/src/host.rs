@@ -1,9 +1,12 @@
 //! The runtime that all policies of a server share.
 
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(unix)]
 use crate::cache::Cache;
+#[cfg(unix)]
 use crate::compile_child::{self, ChildLimits};
 use crate::digest::Digest;
 use crate::error::PolicyError;
@@ -16,6 +19,7 @@ use crate::wasm::{Compiled, IDLE_MOST, Owner, Runtime, check_kind};
 /// Compiles components and bounds what they may use. One per process is enough; it is shared by `Arc`.
 pub struct PolicyHost {
     runtime: Arc<Runtime>,
+    #[cfg(unix)]
     cache: Option<Cache>,
     /// Places of sessions.
     slots: Arc<Slots>,
@@ -24,6 +28,7 @@ pub struct PolicyHost {
     /// One component is loaded at a time: compiling uses every core, and rehearsals have a single place in the pool.
     loading: Mutex<()>,
     /// One process compiles at a time.
+    #[cfg(unix)]
     child: Mutex<()>,
 }
 
@@ -46,8 +51,10 @@ impl PolicyHost {
             slots: Arc::new(Slots::new(limits.sessions)),
             idle: Arc::new(Slots::new(IDLE_MOST)),
             runtime: Arc::new(Runtime::new(limits)?),
+            #[cfg(unix)]
             cache: None,
             loading: Mutex::new(()),
+            #[cfg(unix)]
             child: Mutex::new(()),
         })
     }
@@ -57,6 +64,7 @@ impl PolicyHost {
     ///
     /// # Errors
     /// [`PolicyError::Cache`] when the directory is not safe; otherwise as [`PolicyHost::new`].
+    #[cfg(unix)]
     pub fn with_cache(limits: Limits, directory: &Path) -> Result<Self, PolicyError> {
         let host = Self::new(limits)?;
         let cache = Cache::open(directory, host.runtime.identity())?;
@@ -81,6 +89,7 @@ impl PolicyHost {
     ///
     /// # Errors
     /// [`PolicyError::CompileBounds`] when it takes too much; otherwise as [`PolicyHost::load`].
+    #[cfg(unix)]
     pub fn load_in_child(
         &self,
         component: &[u8],
@@ -120,17 +129,37 @@ impl PolicyHost {
             None => (compile()?, true),
         };
         let revision = self.admit(digest, &compiled)?;
-        // Only what serves is kept, so refused uploads cannot fill the disk.
-        if let Some(cache) = self.cache.as_ref().filter(|_| fresh) {
-            cache.write(digest, &compiled.artifact()?);
+        if fresh {
+            // Only what serves is kept, so refused uploads cannot fill the disk.
+            self.keep(digest, &compiled)?;
         }
         Ok(revision)
     }
 
+    #[cfg(unix)]
+    fn keep(&self, digest: Digest, compiled: &Compiled) -> Result<(), PolicyError> {
+        if let Some(cache) = &self.cache {
+            cache.write(digest, &compiled.artifact()?);
+        }
+        Ok(())
+    }
+
+    #[cfg(unix)]
     fn recall(&self, digest: Digest) -> Option<Compiled> {
         let artifact = self.cache.as_ref()?.read(digest)?;
         let recalled = self.runtime.recall(&artifact);
         recalled.inspect_err(|error| tracing::warn!(%digest, %error, "a compiled policy does not fit")).ok()
+    }
+
+    /// Elsewhere it cannot be told who may write to a directory.
+    #[cfg(not(unix))]
+    fn keep(&self, _: Digest, _: &Compiled) -> Result<(), PolicyError> {
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn recall(&self, _: Digest) -> Option<Compiled> {
+        None
     }
 
     /// Checks and rehearses.

@@ -9,7 +9,9 @@
 //! revision gets no sessions in [`breaker`].
 
 pub mod breaker;
+#[cfg(unix)]
 mod cache;
+#[cfg(unix)]
 pub mod compile_child;
 pub mod descriptor;
 pub mod digest;
@@ -28,6 +30,7 @@ mod slots;
 mod wasm;
 
 pub use breaker::BreakerRule;
+#[cfg(unix)]
 pub use compile_child::ChildLimits;
 pub use descriptor::{Descriptor, Parameter, Settings};
 pub use digest::Digest;
