@@ -1,22 +1,44 @@
 //! What a policy costs: `cargo run --release -p policy --example call_cost`.
 //!
 //! Every figure is the median of samples of about 2 ms on the wall clock, with the smallest beside it: on a busy
-//! machine the smallest is the nearer to the truth. The guest is the committed `entropy` component.
+//! machine the smallest is the nearer to the truth. The guest is the committed `entropy` component; what a trap costs
+//! the others is measured with the guest of the tests, which can be made to trap.
 #![expect(clippy::print_stdout, reason = "a measurement's result is what it prints")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use journey::{Candidate, Ended, Handoff, JourneyId, Offer, Role, Sampled, Signals, Step};
-use policy::{Limits, ModelInfo, PolicyHost, Revision, Start};
+use policy::{
+    Call, ChildLimits, Isolation, Limits, ModelInfo, PolicyHost, Revision, Session, Start, compile_child,
+};
+
+#[path = "../tests/all/guest.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod guest;
 
 const ENTROPY: &[u8] = include_bytes!("../../../policies/prebuilt/entropy.wasm");
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|argument| argument == compile_child::ARGUMENT) {
+        return compile_child::main();
+    }
+    match measurements() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measurements() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let host = PolicyHost::new(Limits::default())?;
     println!("{:32}{:9.2} ms", "host, 4096 sessions", milliseconds(began.elapsed()));
@@ -26,7 +48,87 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     drop(host.load(ENTROPY)?);
     println!("{:32}{:9.2} ms", "load, again", milliseconds(began.elapsed()));
-    calls(&revision)
+    loads()?;
+    calls(&revision)?;
+    println!("one instance per journey");
+    let strict = PolicyHost::new(Limits { isolation: Isolation::Journey, ..Limits::default() })?;
+    calls(&strict.load(ENTROPY)?)?;
+    println!("two threads, 128 sessions each");
+    for (shards, isolation) in
+        [(1, Isolation::Tenant), (2, Isolation::Tenant), (4, Isolation::Tenant), (1, Isolation::Journey)]
+    {
+        let host = PolicyHost::new(Limits { shards, isolation, ..Limits::default() })?;
+        crowd(&host.load(ENTROPY)?, &format!("route, {isolation:?}, {shards} shards"))?;
+    }
+    println!("after a trap of another session");
+    [0, 100, 1000].into_iter().try_for_each(restore)
+}
+
+/// From the cache, and compiled in a child.
+fn loads() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let host = PolicyHost::with_cache(Limits::default(), &folder.path().join("cache"))?;
+    let began = Instant::now();
+    host.load_in_child(ENTROPY, &ChildLimits::default())?;
+    println!("{:32}{:9.2} ms", "load, compiled in a child", milliseconds(began.elapsed()));
+    let began = Instant::now();
+    host.load(ENTROPY)?;
+    println!("{:32}{:9.2} ms", "load, from the cache", milliseconds(began.elapsed()));
+    Ok(())
+}
+
+/// Two threads call at the same time, as two decode loops do.
+fn crowd(revision: &Arc<Revision>, name: &str) -> Result<(), Box<dyn Error>> {
+    let begin = start(revision)?;
+    let scalars = step(0);
+    let crowd = || -> Result<Vec<Session>, _> { (0..128).map(|_| revision.session(begin.clone())).collect() };
+    // A thread that began first would have the emptier instances to itself.
+    let (one, other): (Vec<_>, Vec<_>) = (crowd()?, crowd()?);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for mut sessions in [one, other] {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let session = &mut sessions[round % 128];
+                    black_box(session.route(10, black_box(&scalars)).expect(SERVES));
+                }
+                sessions
+            });
+        }
+    });
+    println!("{name:32}{:9.0} ns", began.elapsed().as_secs_f64() * 1e9 / ROUNDS as f64);
+    Ok(())
+}
+
+/// The first call of a session whose instance another one took with it, after so many steps.
+fn restore(steps: u32) -> Result<(), Box<dyn Error>> {
+    let limits = Limits {
+        shards: 1,
+        breaker: policy::BreakerRule { failures: 1000, ..Default::default() },
+        ..Limits::default()
+    };
+    let host = PolicyHost::new(limits)?;
+    let revision = host.load(&guest::Guest::good().armed(Call::Route, guest::TRAP).component())?;
+    let begin = start(&revision)?;
+    let mut arming = step(0);
+    arming.sampled.token = 666;
+    let mut times = Vec::new();
+    for tenant in 1..100 {
+        let begin = Start { tenant, ..begin.clone() };
+        let mut session = revision.session(begin.clone())?;
+        for position in 0..steps {
+            session.route(u64::from(position), &step(0))?;
+        }
+        let trapped = revision.session(begin)?.route(10, &arming);
+        assert!(trapped.is_err(), "it is armed");
+        let began = Instant::now();
+        session.route(10, &step(0))?;
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    let name = format!("next route, {steps} steps before");
+    println!("{name:32}{:9.1} us (smallest {:.1})", times[times.len() / 2], times[0]);
+    Ok(())
 }
 
 fn calls(revision: &Arc<Revision>) -> Result<(), Box<dyn Error>> {
@@ -91,6 +193,7 @@ fn start(revision: &Revision) -> Result<Start, Box<dyn Error>> {
     let model = |name: &str| ModelInfo { name: name.to_owned(), vocabulary: 151_936, context: 32_768 };
     Ok(Start {
         journey: JourneyId(1),
+        tenant: 0,
         models: ["small", "large"].map(model).into(),
         settings: revision.settings(&BTreeMap::new())?,
         prompt_tokens: 100,
@@ -128,3 +231,4 @@ fn milliseconds(time: Duration) -> f64 {
 const SERVES: &str = "the component serves";
 const SAMPLE: Duration = Duration::from_millis(2);
 const SAMPLES: usize = 101;
+const ROUNDS: usize = 1 << 18;

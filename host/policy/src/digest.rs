@@ -17,10 +17,31 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest of these parts one after the other.
+    pub(crate) fn of_parts<const N: usize>(parts: [&[u8]; N]) -> Self {
+        let mut hashing = Hashing::default();
+        parts.iter().for_each(|part| hashing.add(part));
+        hashing.digest()
+    }
+
     /// The raw digest.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+/// A digest in the making.
+#[derive(Default)]
+pub(crate) struct Hashing(Sha256);
+
+impl Hashing {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn digest(self) -> Digest {
+        Digest(self.0.finalize().into())
     }
 }
 

@@ -53,6 +53,28 @@ pub enum PolicyError {
         #[source]
         source: wasmtime::Error,
     },
+    /// The process that compiles an upload was stopped.
+    #[error("compiling a policy in a process of its own: {why}")]
+    CompileBounds {
+        /// The bound that it ran into.
+        why: String,
+    },
+    /// The process that compiles an upload cannot be had.
+    #[error("compiling a policy in a process of its own")]
+    CompileProcess {
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory for compiled components is not safe, or not there.
+    #[error("keeping compiled policies in {}", .directory.display())]
+    Cache {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: io::Error,
+    },
     /// The guest trapped. An uncaught exception or a Rust panic of the guest is a trap, too.
     #[error("calling `{call}` of a policy: it trapped: {trap}{}", Frames(.backtrace))]
     Trap {
@@ -165,6 +187,28 @@ pub enum PolicyError {
         /// The call that failed first.
         ended_by: Call,
     },
+    /// Another session of the same tenant failed in the instance that this one was in. [`Session`](crate::Session)
+    /// goes on in another one, so nobody outside sees this.
+    #[error("calling `{call}` of a policy: the failure of another session took the instance with it")]
+    InstanceLost {
+        /// Which call.
+        call: Call,
+    },
+    /// The revision fails too often, so it gets no new sessions for a while.
+    #[error(
+        "starting a session of revision {revision}: it failed {failures} times, last with: {last}; tried again in {} ms",
+        .retry_in.as_millis()
+    )]
+    BreakerOpen {
+        /// The revision.
+        revision: Digest,
+        /// Failures since it was loaded.
+        failures: u64,
+        /// The last of them.
+        last: String,
+        /// When a session is let through again to see whether it works; zero while one is.
+        retry_in: Duration,
+    },
     /// The policy file's owner does not want this revision.
     #[error("checking revision {digest}: {why}")]
     Refused {
@@ -230,8 +274,11 @@ impl PolicyError {
             | Self::UnknownSetting { .. }
             | Self::ForeignSettings { .. }
             | Self::Models { .. }
+            | Self::Cache { .. }
             | Self::Refused { .. } => Fault::Caller,
             Self::SessionsExhausted { .. }
+            | Self::InstanceLost { .. }
+            | Self::CompileProcess { .. }
             | Self::Read { .. }
             | Self::Panic { .. }
             | Self::Runtime { .. }
@@ -249,6 +296,9 @@ impl PolicyError {
             Self::WrongWorld { .. } => "wrong_world",
             Self::TooLarge { .. } => "too_large",
             Self::Compile { .. } => "compile",
+            Self::CompileBounds { .. } => "compile_bounds",
+            Self::CompileProcess { .. } => "compile_process",
+            Self::Cache { .. } => "cache",
             Self::Trap { .. } => "trap",
             Self::OutOfFuel { .. } => "out_of_fuel",
             Self::Deadline { .. } => "deadline",
@@ -259,6 +309,8 @@ impl PolicyError {
             Self::Models { .. } => "models",
             Self::SessionsExhausted { .. } => "sessions_exhausted",
             Self::SessionEnded { .. } => "session_ended",
+            Self::InstanceLost { .. } => "instance_lost",
+            Self::BreakerOpen { .. } => "breaker_open",
             Self::Refused { .. } => "refused",
             Self::Read { .. } => "read",
             Self::Panic { .. } => "panic",
@@ -283,6 +335,8 @@ pub enum Call {
     Send,
     /// `session.receive`.
     Receive,
+    /// The destructor of `session`.
+    End,
 }
 
 impl fmt::Display for Call {
@@ -294,6 +348,7 @@ impl fmt::Display for Call {
             Self::Route => "route",
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::End => "session destructor",
         })
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn rehearse(revision: &Arc<Revision>) -> Result<(), PolicyError> {
     let models = 2.clamp(*descriptor.models.start(), *descriptor.models.end());
     let start = Start {
         journey: JourneyId(0),
+        tenant: 0,
         models: (0..models).map(model).collect(),
         settings: revision.settings(&Default::default())?,
         prompt_tokens: PROMPT_TOKENS,
@@ -28,7 +29,7 @@ pub(crate) fn rehearse(revision: &Arc<Revision>) -> Result<(), PolicyError> {
         prompt: PROMPT[..PROMPT.len().min(descriptor.prompt)].to_owned(),
         seed: 0,
     };
-    let mut session = revision.begin(start, None)?;
+    let mut session = revision.rehearsal(start)?;
     let mut here = Role::ENTRY;
     for index in 0..STEPS {
         let mut step = step(index, here, revision);

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::descriptor::{Descriptor, Settings};
 use crate::digest::Digest;
 use crate::error::PolicyError;
-use crate::session::{Session, Start};
+use crate::health::{Health, Pulse};
+use crate::instances::{Berth, Instances};
+use crate::record::Record;
+use crate::session::{Live, Session, Standing, Start};
 use crate::slots::{Slot, Slots};
-use crate::wasm::{Guest, Owner, Runtime, Template};
+use crate::wasm::{Asker, Guest, Owner, Runtime, Seat, Shared, Template};
 
 /// A component that was compiled, checked and rehearsed, named by its digest.
 ///
@@ -20,6 +24,8 @@ pub struct Revision {
     template: Template,
     runtime: Arc<Runtime>,
     slots: Arc<Slots>,
+    instances: Instances,
+    pulse: Pulse,
 }
 
 impl Revision {
@@ -28,9 +34,18 @@ impl Revision {
         descriptor: Descriptor,
         template: Template,
         runtime: &Arc<Runtime>,
-        slots: &Arc<Slots>,
+        (slots, idle): (&Arc<Slots>, &Arc<Slots>),
     ) -> Self {
-        Self { digest, descriptor, template, runtime: Arc::clone(runtime), slots: Arc::clone(slots) }
+        let limits = runtime.limits.clone();
+        Self {
+            digest,
+            descriptor,
+            template,
+            runtime: Arc::clone(runtime),
+            slots: Arc::clone(slots),
+            pulse: Pulse::new(limits.breaker.clone(), Instant::now()),
+            instances: Instances::new(limits, Arc::clone(idle)),
+        }
     }
 
     /// The name of this version.
@@ -45,6 +60,13 @@ impl Revision {
         &self.descriptor
     }
 
+    /// How it does.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let now = Instant::now();
+        self.pulse.health(now, self.instances.counts(now))
+    }
+
     /// Checks parameter values and fills in the defaults.
     ///
     /// # Errors
@@ -53,22 +75,104 @@ impl Revision {
         self.descriptor.settings(self.digest, given)
     }
 
-    /// Begins a journey's session in an instance of its own.
+    /// Begins a journey's session.
     ///
     /// # Errors
-    /// [`PolicyError::SessionsExhausted`] when there is no room, a caller's error when `start` does not fit the
-    /// descriptor, otherwise what the guest's constructor did wrong.
+    /// [`PolicyError::SessionsExhausted`] when there is no room, [`PolicyError::BreakerOpen`] while this revision fails
+    /// too often, a caller's error when `start` does not fit the descriptor, otherwise what the guest's constructor did
+    /// wrong.
     pub fn session(self: &Arc<Self>, start: Start) -> Result<Session, PolicyError> {
-        self.begin(start, Some(self.slots.take()?))
+        self.check(&start)?;
+        let slot = self.slots.take()?;
+        let standing = self.pulse.admit(self.digest, Instant::now())?;
+        self.begin(start, standing, Some(slot))
     }
 
-    /// Begins a session; a rehearsal takes no place among the journeys.
-    pub(crate) fn begin(self: &Arc<Self>, start: Start, slot: Option<Slot>) -> Result<Session, PolicyError> {
+    /// Begins a session that takes no place among the journeys, in an instance of its own.
+    pub(crate) fn rehearsal(self: &Arc<Self>, start: Start) -> Result<Session, PolicyError> {
         self.check(&start)?;
-        let owner = Owner { revision: self.digest, journey: Some(start.journey), seed: start.seed };
-        let instance = self.runtime.instantiate(&self.template, owner)?;
-        let guest = Guest::start(instance, start)?;
-        Ok(Session::new(Arc::clone(self), guest, slot))
+        self.begin(start, Standing::Rehearsal, None)
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        start: Start,
+        standing: Standing,
+        slot: Option<Slot>,
+    ) -> Result<Session, PolicyError> {
+        let begun = self.seat(&start, standing == Standing::Rehearsal);
+        // Lost while it was waiting for its turn: the second place is its own.
+        let begun = match begun {
+            Err(PolicyError::InstanceLost { .. }) => self.seat(&start, true),
+            other => other,
+        };
+        let (guest, berth) = begun.inspect_err(|error| self.pulse.failed(standing, error, Instant::now()))?;
+        let record = self.record();
+        Ok(Session::new(Arc::clone(self), Live { guest, berth, start, record, standing, _slot: slot }))
+    }
+
+    /// Finds an instance and calls the constructor in it.
+    pub(crate) fn seat(&self, start: &Start, own: bool) -> Result<(Guest, Berth), PolicyError> {
+        let open = || Ok(Shared::new(self.runtime.instantiate(&self.template, self.owner(start))?));
+        let berth = self.instances.enter(start.tenant, own, Instant::now(), open)?;
+        match self.begin_in(&berth, start) {
+            Ok(guest) => Ok((guest, berth)),
+            Err(error) => {
+                self.note_loss(start.tenant, &berth, &error);
+                self.instances.leave(start.tenant, &berth);
+                Err(error)
+            }
+        }
+    }
+
+    /// Calls the constructor.
+    pub(crate) fn begin_in(&self, berth: &Berth, start: &Start) -> Result<Guest, PolicyError> {
+        let asker = Asker::new(self.owner(start));
+        Guest::start(Seat::new(Arc::clone(&berth.shared), asker), start.clone())
+    }
+
+    /// An empty one.
+    pub(crate) fn record(&self) -> Record {
+        Record::new(self.runtime.limits.record_bytes)
+    }
+
+    pub(crate) fn instances(&self) -> &Instances {
+        &self.instances
+    }
+
+    pub(crate) fn succeeded(&self, standing: Standing) -> Standing {
+        self.pulse.succeeded(standing)
+    }
+
+    /// A session has failed.
+    pub(crate) fn failed(&self, tenant: u64, standing: Standing, berth: &Berth, error: &PolicyError) {
+        self.pulse.failed(standing, error, Instant::now());
+        self.note_loss(tenant, berth, error);
+    }
+
+    pub(crate) fn probe_ended(&self, standing: Standing) {
+        self.pulse.probe_ended(standing, Instant::now());
+    }
+
+    pub(crate) fn restored(&self, exact: bool) {
+        self.pulse.restored(exact);
+    }
+
+    /// Fuel that making a session's calls again may take in all.
+    pub(crate) fn replay_fuel_most(&self) -> u64 {
+        self.runtime.limits.fuel_per_call.saturating_mul(REPLAY_CALLS)
+    }
+
+    /// A failure that cost other sessions of this tenant their instance.
+    fn note_loss(&self, tenant: u64, berth: &Berth, error: &PolicyError) {
+        let first = !matches!(error, PolicyError::InstanceLost { .. });
+        if first && !berth.own && berth.shared.is_lost() {
+            self.instances.failed(tenant, Instant::now());
+        }
+    }
+
+    fn owner(&self, start: &Start) -> Owner {
+        Owner { revision: self.digest, journey: Some(start.journey), seed: start.seed }
     }
 
     fn check(&self, start: &Start) -> Result<(), PolicyError> {
@@ -94,3 +198,6 @@ impl fmt::Debug for Revision {
         write!(f, "Revision({} {})", self.descriptor.name, self.digest)
     }
 }
+
+/// A restoration may take the fuel of this many calls: 15 ms of a tight loop.
+const REPLAY_CALLS: u64 = 10;

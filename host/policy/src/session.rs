@@ -7,6 +7,8 @@ use journey::{Accept, Decision, Handoff, JourneyId, Offer, Parcel, Step};
 
 use crate::descriptor::Settings;
 use crate::error::{Call, PolicyError};
+use crate::instances::Berth;
+use crate::record::{Input, Record};
 use crate::revision::Revision;
 use crate::slots::Slot;
 use crate::wasm::Guest;
@@ -27,6 +29,8 @@ pub struct ModelInfo {
 pub struct Start {
     /// Names the journey in log lines.
     pub journey: JourneyId,
+    /// On whose behalf it runs; 0 for nobody in particular. Tenants never share an instance.
+    pub tenant: u64,
     /// The route's models by role.
     pub models: Arc<[ModelInfo]>,
     /// Values for the policy's parameters, from [`Revision::settings`] of the same revision.
@@ -41,10 +45,14 @@ pub struct Start {
     pub seed: u64,
 }
 
-/// The policy's side of one journey, in a Wasm instance of its own.
+/// The policy's side of one journey.
 ///
 /// A call that fails ends the session: every later call answers [`PolicyError::SessionEnded`] and the guest is never
-/// entered again. `position` is [`journey::Journey::position`]; it keys the numbers of `host.uniform`.
+/// entered again. Sessions of one tenant share instances unless [`Isolation`](crate::Isolation) says otherwise; one whose
+/// instance was lost by another's failure goes on in a new one, where its calls so far are made again first.
+/// `position` is [`journey::Journey::position`]; it keys the numbers of `host.uniform`.
+///
+/// It may be used from any thread; a call waits for other sessions' calls into the same instance.
 pub struct Session {
     revision: Arc<Revision>,
     life: Life,
@@ -53,14 +61,37 @@ pub struct Session {
 /// Whether the guest can still be asked.
 enum Life {
     /// Boxed: a session is moved from loop to loop with its journey.
-    Live { guest: Box<Guest>, _slot: Option<Slot> },
+    Live(Box<Live>),
     /// The guest is gone, and its place is given back.
     Ended { by: Call },
 }
 
+/// What a session is made of.
+pub(crate) struct Live {
+    pub(crate) guest: Guest,
+    pub(crate) berth: Berth,
+    /// What the guest's constructor was shown.
+    pub(crate) start: Start,
+    pub(crate) record: Record,
+    pub(crate) standing: Standing,
+    /// Held for its drop; a rehearsal has none.
+    pub(crate) _slot: Option<Slot>,
+}
+
+/// What a session's calls count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing: a rehearsal.
+    Rehearsal,
+    /// The revision's health.
+    Journey,
+    /// Whether a failing revision works again; so many calls have succeeded.
+    Probe { calls: u32 },
+}
+
 impl Session {
-    pub(crate) fn new(revision: Arc<Revision>, guest: Guest, slot: Option<Slot>) -> Self {
-        Self { revision, life: Life::Live { guest: Box::new(guest), _slot: slot } }
+    pub(crate) fn new(revision: Arc<Revision>, live: Live) -> Self {
+        Self { revision, life: Life::Live(Box::new(live)) }
     }
 
     /// Where the journey goes after this step.
@@ -69,7 +100,8 @@ impl Session {
     /// What the guest did wrong; also [`PolicyError::BadAnswer`] for a handoff to a model that the route does not
     /// have or where the journey already is.
     pub fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {
-        self.ask(Call::Route, |guest| guest.route(position, step))
+        let input = || Input::route(position, step);
+        self.ask(Call::Route, input, |guest| guest.route(position, step))
     }
 
     /// What crosses with the handoff that `route` just asked for. A guest that does not want to be asked is not.
@@ -80,7 +112,8 @@ impl Session {
         if !self.revision.descriptor().sends {
             return Ok(Parcel::default());
         }
-        self.ask(Call::Send, |guest| guest.send(position, handoff))
+        let input = || Input::Send { position, handoff: handoff.clone() };
+        self.ask(Call::Send, input, |guest| guest.send(position, handoff))
     }
 
     /// What is kept of a bounded visit. Asked only if the descriptor says that the policy `receives`.
@@ -88,7 +121,8 @@ impl Session {
     /// # Errors
     /// What the guest did wrong; also [`PolicyError::BadAnswer`] when it takes more than was offered.
     pub fn receive(&mut self, position: u64, offer: &Offer) -> Result<Accept, PolicyError> {
-        self.ask(Call::Receive, |guest| guest.receive(position, offer))
+        let input = || Input::Receive { position, offer: offer.clone() };
+        self.ask(Call::Receive, input, |guest| guest.receive(position, offer))
     }
 
     /// The revision that this journey began with.
@@ -100,17 +134,112 @@ impl Session {
     fn ask<T>(
         &mut self,
         call: Call,
-        body: impl FnOnce(&mut Guest) -> Result<T, PolicyError>,
+        input: impl FnOnce() -> Input,
+        body: impl Fn(&mut Guest) -> Result<T, PolicyError>,
     ) -> Result<T, PolicyError> {
-        let guest = match &mut self.life {
-            Life::Live { guest, .. } => guest,
+        let live = match &mut self.life {
+            Life::Live(live) => live,
             Life::Ended { by } => return Err(PolicyError::SessionEnded { call, ended_by: *by }),
         };
-        let answer = body(guest);
-        if answer.is_err() {
-            self.life = Life::Ended { by: call };
+        let answer = live.ask(&self.revision, body);
+        match &answer {
+            Ok(_) => live.succeeded(&self.revision, input),
+            Err(error) => self.end(call, error),
         }
         answer
+    }
+
+    /// The end by a failure.
+    fn end(&mut self, by: Call, error: &PolicyError) {
+        if let Life::Live(live) = std::mem::replace(&mut self.life, Life::Ended { by }) {
+            self.revision.failed(live.start.tenant, live.standing, &live.berth, error);
+            live.leave(&self.revision);
+        }
+    }
+}
+
+impl Live {
+    /// Asks the guest. If another session's failure has taken the instance, this one is restored first; if that happens
+    /// again meanwhile, in an instance that nobody else can take.
+    fn ask<T>(
+        &mut self,
+        revision: &Arc<Revision>,
+        body: impl Fn(&mut Guest) -> Result<T, PolicyError>,
+    ) -> Result<T, PolicyError> {
+        let mut answer = body(&mut self.guest);
+        for own in [false, true] {
+            if !matches!(answer, Err(PolicyError::InstanceLost { .. })) {
+                break;
+            }
+            answer = self.restore(revision, own).and_then(|()| body(&mut self.guest));
+        }
+        answer
+    }
+
+    fn succeeded(&mut self, revision: &Revision, input: impl FnOnce() -> Input) {
+        // Nobody can take an instance of one's own.
+        if !self.berth.own {
+            self.record.note(input);
+        }
+        self.standing = revision.succeeded(self.standing);
+    }
+
+    /// Begins the session again in another instance and makes its calls again.
+    fn restore(&mut self, revision: &Arc<Revision>, own: bool) -> Result<(), PolicyError> {
+        let (mut guest, berth) = revision.seat(&self.start, own)?;
+        let left = std::mem::replace(&mut self.berth, berth);
+        revision.instances().leave(self.start.tenant, &left);
+        let exact = match self.record.inputs() {
+            Some(inputs) => replay(inputs, &mut guest, revision.replay_fuel_most())?,
+            None => false,
+        };
+        if !exact {
+            if self.record.inputs().is_some() {
+                // It has been led half way.
+                guest.end()?;
+                guest = revision.begin_in(&self.berth, &self.start)?;
+            }
+            self.record = revision.record();
+        }
+        self.guest = guest;
+        revision.restored(exact);
+        Ok(())
+    }
+
+    /// Gives everything back. Where others go on in the same memory the guest's destructor is called, under the budget
+    /// of a call.
+    fn leave(self: Box<Self>, revision: &Revision) {
+        let Self { guest, berth, start, standing, .. } = *self;
+        // An instance of its own goes with it.
+        if !berth.own
+            && let Err(error) = guest.end()
+            && !matches!(error, PolicyError::InstanceLost { .. })
+        {
+            revision.failed(start.tenant, standing, &berth, &error);
+        }
+        revision.instances().leave(start.tenant, &berth);
+    }
+}
+
+/// Makes recorded calls again; `false` if they take too much fuel.
+fn replay(inputs: &[Input], guest: &mut Guest, fuel_most: u64) -> Result<bool, PolicyError> {
+    guest.instance.replaying();
+    for input in inputs {
+        input.replay(guest)?;
+        if guest.instance.replayed_fuel() > fuel_most {
+            return Ok(false);
+        }
+    }
+    guest.instance.replayed();
+    Ok(true)
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Life::Live(live) = std::mem::replace(&mut self.life, Life::Ended { by: Call::End }) {
+            self.revision.probe_ended(live.standing);
+            live.leave(&self.revision);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use wasmtime::component::ResourceAny;
 use super::bindings::tokenrouter::policy::types;
 use super::convert;
 use super::instance::Instance;
+use super::seat::Seat;
 use crate::descriptor::Descriptor;
 use crate::error::{Call, PolicyError};
 use crate::session::Start;
@@ -20,9 +21,9 @@ impl Instance {
     }
 }
 
-/// A guest's session and the instance that it lives in.
+/// A guest's session and its place in an instance.
 pub(crate) struct Guest {
-    instance: Instance,
+    pub(crate) instance: Seat,
     session: ResourceAny,
     /// Models of the route.
     models: usize,
@@ -32,7 +33,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Calls the constructor.
-    pub(crate) fn start(mut instance: Instance, start: Start) -> Result<Self, PolicyError> {
+    pub(crate) fn start(mut instance: Seat, start: Start) -> Result<Self, PolicyError> {
         let models = start.models.len();
         let position = u64::from(start.prompt_tokens);
         let start = convert::start(start);
@@ -40,6 +41,12 @@ impl Guest {
             router.tokenrouter_policy_policy().session().call_constructor(store, &start)
         })?;
         Ok(Self { instance, session, models, step: convert::blank_step() })
+    }
+
+    /// Calls the destructor.
+    pub(crate) fn end(mut self) -> Result<(), PolicyError> {
+        let session = self.session;
+        self.instance.enter(Call::End, 0, |_, store| session.resource_drop(store))
     }
 
     pub(crate) fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {

@@ -7,7 +7,7 @@ use wasmtime::Store;
 
 use super::bindings::Router;
 use super::runtime::{Runtime, Template};
-use super::state::{Memory, Owner, State};
+use super::state::{Asker, Memory, Owner, State};
 use super::ticker::ticks;
 use super::verdict::Allowed;
 use crate::error::{Call, PolicyError};
@@ -15,7 +15,7 @@ use crate::limits::Limits;
 
 /// One instance in a store of its own, so that dropping it gives back everything that it used.
 ///
-/// An instance that failed once must not be entered again; [`Session`](crate::Session) sees to that.
+/// An instance that failed once must not be entered again; [`Shared`](super::Shared) sees to that.
 pub(crate) struct Instance {
     store: Store<State>,
     router: Router,
@@ -45,7 +45,23 @@ impl Instance {
     ) -> Result<T, PolicyError> {
         self.store.data_mut().begin(position, self.limits.answer_bytes);
         let allowed = allowed(call, &self.limits);
-        guarded(&mut self.store, &allowed, |store| body(&self.router, store))
+        let answer = guarded(&mut self.store, &allowed, |store| body(&self.router, store));
+        if self.store.data().asker.replayed_fuel.is_some() {
+            let used = allowed.fuel - self.store.get_fuel().unwrap_or(0);
+            let replayed = &mut self.store.data_mut().asker.replayed_fuel;
+            *replayed = replayed.map(|before| before.saturating_add(used));
+        }
+        answer
+    }
+
+    /// Puts the one whose call it is into the store, and takes it out again.
+    pub(super) fn exchange(&mut self, asker: &mut Asker) {
+        std::mem::swap(&mut self.store.data_mut().asker, asker);
+    }
+
+    /// Bytes of its linear memories.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.store.data().memory.bytes
     }
 }
 
@@ -69,8 +85,9 @@ fn guarded<T>(
 
 fn allowed(call: Call, limits: &Limits) -> Allowed<'_> {
     let (fuel, deadline) = match call {
-        Call::Instantiate | Call::Describe | Call::Start => (limits.fuel_at_start, limits.deadline_at_start),
-        Call::Route | Call::Send | Call::Receive => (limits.fuel_per_call, limits.deadline),
+        Call::Instantiate | Call::Describe => (limits.fuel_at_start, limits.deadline_at_start),
+        Call::Start => (limits.fuel_per_session, limits.deadline),
+        Call::Route | Call::Send | Call::Receive | Call::End => (limits.fuel_per_call, limits.deadline),
     };
     Allowed { call, fuel, deadline, limits, refused: None }
 }

@@ -2,18 +2,22 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::bindings::{Router, RouterPre};
+use super::compiled;
 use super::instance::Instance;
 use super::logs::LogQuota;
 use super::state::{Owner, State};
 use super::ticker::Ticker;
 use super::world;
+use crate::digest::Digest;
 use crate::error::PolicyError;
+use crate::host::Compilations;
 use crate::limits::Limits;
 
 /// What all policies of a host share. Revisions and sessions keep it alive.
@@ -21,14 +25,32 @@ pub(crate) struct Runtime {
     pub(super) engine: Engine,
     linker: Linker<State>,
     pub(crate) limits: Limits,
+    counts: Counts,
     /// Drives the deadlines as long as anything can run.
     _ticker: Ticker,
 }
+
+/// Machine code of a component.
+pub(crate) struct Compiled(Component);
 
 /// A compiled and linked component, ready to be instantiated in microseconds.
 pub(crate) struct Template {
     pub(super) pre: RouterPre<State>,
     pub(super) logs: Arc<LogQuota>,
+}
+
+/// See [`Compilations`].
+#[derive(Default)]
+struct Counts {
+    compiled: AtomicU64,
+    recalled: AtomicU64,
+}
+
+impl Compiled {
+    /// In a form that [`Runtime::recall`] takes.
+    pub(crate) fn artifact(&self) -> Result<Vec<u8>, PolicyError> {
+        self.0.serialize().map_err(|source| PolicyError::Compile { source })
+    }
 }
 
 impl Runtime {
@@ -46,18 +68,46 @@ impl Runtime {
         Router::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)
             .map_err(runtime("linking the imports of a policy"))?;
         let ticker = Ticker::start(engine.clone())?;
-        Ok(Self { engine, linker, limits, _ticker: ticker })
+        Ok(Self { engine, linker, limits, counts: Counts::default(), _ticker: ticker })
     }
 
-    /// Compiles and links the bytes of a component. Nothing of it runs yet.
-    pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Template, PolicyError> {
-        world::check_kind(bytes)?;
-        let component =
-            Component::from_binary(&self.engine, bytes).map_err(|source| PolicyError::Compile { source })?;
-        world::check_names(&self.engine, &component)?;
-        let linked = self.linker.instantiate_pre(&component).and_then(RouterPre::new);
+    /// Names what this engine's code fits.
+    pub(crate) fn identity(&self) -> Digest {
+        compiled::identity(&self.engine)
+    }
+
+    /// Compiles the bytes of a component on all cores.
+    pub(crate) fn compile(&self, bytes: &[u8]) -> Result<Compiled, PolicyError> {
+        self.counts.compiled.fetch_add(1, Ordering::Relaxed);
+        let compiled = Component::from_binary(&self.engine, bytes);
+        compiled.map(Compiled).map_err(|source| PolicyError::Compile { source })
+    }
+
+    /// Takes what another process has compiled.
+    pub(crate) fn adopt(&self, artifact: &[u8]) -> Result<Compiled, PolicyError> {
+        self.counts.compiled.fetch_add(1, Ordering::Relaxed);
+        compiled::load(&self.engine, artifact).map(Compiled)
+    }
+
+    /// Takes what was compiled before.
+    pub(crate) fn recall(&self, artifact: &[u8]) -> Result<Compiled, PolicyError> {
+        let component = compiled::load(&self.engine, artifact)?;
+        self.counts.recalled.fetch_add(1, Ordering::Relaxed);
+        Ok(Compiled(component))
+    }
+
+    /// Links a component. Nothing of it runs yet.
+    pub(crate) fn link(&self, Compiled(component): &Compiled) -> Result<Template, PolicyError> {
+        world::check_names(&self.engine, component)?;
+        let linked = self.linker.instantiate_pre(component).and_then(RouterPre::new);
         let pre = linked.map_err(|source| world::mismatch(&source))?;
         Ok(Template { pre, logs: Arc::new(LogQuota::new(Instant::now())) })
+    }
+
+    /// How components were had so far.
+    pub(crate) fn compilations(&self) -> Compilations {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Compilations { compiled: load(&self.counts.compiled), recalled: load(&self.counts.recalled) }
     }
 
     /// Brings a template to life for the first time. Only now are the types of its functions compared with `wit/`.
@@ -75,22 +125,14 @@ impl Runtime {
 }
 
 fn config(limits: &Limits) -> Config {
-    let mut config = Config::new();
-    // Policies are synchronous; without the concurrency machinery a call costs a third.
-    config.concurrency_support(false);
-    // Fuel bounds what a call does, the same under any load; epochs bound its time, whatever fuel does not see.
-    config.consume_fuel(true);
-    config.epoch_interruption(true);
+    let mut config = compiled::config();
     config.max_wasm_stack(limits.stack_bytes);
-    config.wasm_memory64(false);
-    // 4 GiB of address space for each memory make bounds checks free. It is reserved, not used.
-    config.memory_reservation(4 << 30);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(limits)));
     config
 }
 
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
-    let instances = limits.sessions.saturating_add(REHEARSALS);
+    let instances = limits.sessions.saturating_add(IDLE_MOST + REHEARSALS);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances);
     pool.total_core_instances(instances.saturating_mul(CORE_INSTANCES_MEAN));
@@ -113,8 +155,11 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
     pool
 }
 
-/// Instances beyond the sessions: components that are being loaded, one at a time, never wait for a session to end.
-const REHEARSALS: u32 = 2;
+/// Instances that may wait for sessions, all policies and tenants together.
+pub(crate) const IDLE_MOST: u32 = 32;
+/// Instances beyond those: components that are being loaded, one at a time, never wait for a session to end; and
+/// instances that other threads are about to drop still have their place.
+const REHEARSALS: u32 = 8;
 /// Most core modules in one component. Compiled guests have 3, Python's runtime 14.
 pub(super) const CORE_INSTANCES_MOST: usize = 32;
 /// Most memories in one component. Compiled guests have 1, a JavaScript runtime up to 3.

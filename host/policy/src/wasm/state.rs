@@ -20,29 +20,43 @@ pub(crate) struct Owner {
     pub(crate) seed: u64,
 }
 
-/// The data of one store.
-pub(super) struct State {
+/// Whose call it is, and how far its random numbers are. It goes into the store for the time of a call.
+#[derive(Debug)]
+pub(crate) struct Asker {
     owner: Owner,
-    logs: Arc<LogQuota>,
-    pub(super) memory: Memory,
     /// The position being decided, and the numbers drawn there.
     position: u64,
     draws: u32,
+    /// While recorded calls are made again: the fuel they took so far. Their log lines were written before.
+    pub(crate) replayed_fuel: Option<u64>,
+}
+
+impl Asker {
+    pub(crate) fn new(owner: Owner) -> Self {
+        Self { owner, position: 0, draws: 0, replayed_fuel: None }
+    }
+}
+
+/// The data of one store.
+pub(super) struct State {
+    pub(super) asker: Asker,
+    logs: Arc<LogQuota>,
+    pub(super) memory: Memory,
     /// Bytes that this call may still log. Copying them costs the guest no fuel.
     log_bytes_left: usize,
 }
 
 impl State {
     pub(super) fn new(owner: Owner, logs: Arc<LogQuota>, memory: Memory) -> Self {
-        Self { owner, logs, memory, position: 0, draws: 0, log_bytes_left: 0 }
+        Self { asker: Asker::new(owner), logs, memory, log_bytes_left: 0 }
     }
 
     /// A call about this position begins. Numbers go on where an earlier call about the same position stopped.
     pub(super) fn begin(&mut self, position: u64, log_bytes: usize) {
         self.log_bytes_left = log_bytes;
-        if position != self.position {
-            self.position = position;
-            self.draws = 0;
+        if position != self.asker.position {
+            self.asker.position = position;
+            self.asker.draws = 0;
         }
         self.memory.refused = None;
     }
@@ -54,18 +68,23 @@ impl manifest::Host for State {}
 
 impl host::Host for State {
     fn uniform(&mut self) -> wasmtime::Result<f64> {
-        let number = uniform(self.owner.seed, self.position, Purpose::Policy, self.draws);
-        self.draws += 1;
+        let asker = &mut self.asker;
+        let number = uniform(asker.owner.seed, asker.position, Purpose::Policy, asker.draws);
+        asker.draws += 1;
         Ok(number)
     }
 
     fn log(&mut self, message: String) -> wasmtime::Result<()> {
         let left = self.log_bytes_left.checked_sub(message.len());
         self.log_bytes_left = left.ok_or_else(|| wasmtime::Error::msg("it logs too much in one call"))?;
+        if self.asker.replayed_fuel.is_some() {
+            return Ok(());
+        }
         if let Some(dropped) = self.logs.take(Instant::now()) {
-            let journey = self.owner.journey.map(|journey| journey.0);
+            let Owner { revision, journey, .. } = self.asker.owner;
+            let journey = journey.map(|journey| journey.0);
             let line = shorten(&message);
-            tracing::debug!(target: "policy::guest", revision = %self.owner.revision, journey, dropped, "{line}");
+            tracing::debug!(target: "policy::guest", %revision, journey, dropped, "{line}");
         }
         Ok(())
     }
@@ -76,7 +95,7 @@ pub(super) struct Memory {
     bytes_most: usize,
     elements_most: usize,
     /// Bytes of all memories of the instance.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// The total that was asked for and refused during this call.
     pub(super) refused: Option<usize>,
 }

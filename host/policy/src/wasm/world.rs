@@ -7,7 +7,7 @@ use wasmtime::component::types::ComponentItem;
 use crate::error::PolicyError;
 
 /// The first eight bytes tell components, core modules and everything else apart.
-pub(super) fn check_kind(bytes: &[u8]) -> Result<(), PolicyError> {
+pub(crate) fn check_kind(bytes: &[u8]) -> Result<(), PolicyError> {
     if bytes.starts_with(COMPONENT) {
         Ok(())
     } else if bytes.starts_with(CORE_MODULE) {

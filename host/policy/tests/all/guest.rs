@@ -64,7 +64,7 @@ impl Guest {
     /// The core module alone.
     pub(crate) fn core(&self) -> Vec<u8> {
         let mut text = self.module.replace("@NAME@", "\\05\\00\\00\\00");
-        for place in ["@IMPORTS@", "@DESCRIBE@", "@START@", "@ROUTE@", "@SEND@", "@RECEIVE@"] {
+        for place in ["@IMPORTS@", "@DESCRIBE@", "@START@", "@ROUTE@", "@SEND@", "@RECEIVE@", "@END@"] {
             text = text.replace(place, "");
         }
         wat::parse_str(text).expect("the guest's text is a module")
@@ -113,6 +113,7 @@ fn place(call: Call) -> &'static str {
         Call::Route => "@ROUTE@",
         Call::Send => "@SEND@",
         Call::Receive => "@RECEIVE@",
+        Call::End => "@END@",
         Call::Instantiate => panic!("a guest has no code at instantiation"),
     }
 }

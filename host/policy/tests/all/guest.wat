@@ -80,4 +80,8 @@
     @RECEIVE@
     (i32.store (i32.const 260) (local.get $tokens_len))
     (i32.const 256))
+
+
+  (func (export "tokenrouter:policy/policy@0.1.0#[dtor]session") (param $self i32)
+    @END@)
 )

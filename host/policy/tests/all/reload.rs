@@ -131,6 +131,51 @@ fn changed_behind_a_symlink_of_another_directory() {
     scene.update_twice(|_, component| fs::write(&target, component).unwrap());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_symlink_that_is_pointed_elsewhere() {
+    use std::os::unix::fs::symlink;
+    let elsewhere = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let target = |which: usize| elsewhere[which].path().join("real.wasm");
+    fs::write(target(0), &*STAYS).unwrap();
+    let scene = Scene::open(|folder| symlink(target(0), folder.join("policy.wasm")).unwrap());
+    scene.update_twice(|scene, component| {
+        let next = target(scene.file.status().loads as usize % 2);
+        fs::write(&next, component).unwrap();
+        symlink(next, scene.path("link.new")).unwrap();
+        fs::rename(scene.path("link.new"), scene.path("policy.wasm")).unwrap();
+    });
+    // The watch has followed: the file that the link now points to may change, too.
+    fs::write(target(0), &*LEAVES).unwrap();
+    scene.await_serving(&LEAVES);
+}
+
+#[test]
+fn a_hundred_saves_in_a_second_end_with_the_last_and_few_compilations() {
+    let folder = tempfile::tempdir().unwrap();
+    plain(folder.path());
+    let host = host_with(Limits { sessions: 4, ..Limits::default() });
+    let file = PolicyFile::open(Arc::clone(&host), &folder.path().join("policy.wasm"), |_| Ok(())).unwrap();
+    let scene = Scene { folder, file };
+    let mut last = Vec::new();
+    for save in 0..100_u8 {
+        last.clone_from(&STAYS);
+        // A custom section makes it another component.
+        last.extend([0, 3, 1, b'n', save]);
+        if save % 2 == 0 {
+            fs::write(scene.path("policy.wasm"), &last).unwrap();
+        } else {
+            fs::write(scene.path("policy.wasm.new"), &last).unwrap();
+            fs::rename(scene.path("policy.wasm.new"), scene.path("policy.wasm")).unwrap();
+        }
+        let status = scene.file.wait(Duration::from_millis(10), |_| false);
+        assert!(status.loads <= 12, "{status:?}");
+    }
+    scene.await_serving(&last);
+    let compiled = host.compilations().compiled;
+    assert!(compiled <= 12, "{compiled} compilations");
+}
+
 #[test]
 fn gone_with_its_directory_and_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ pub(crate) fn unmetered() -> &'static Arc<PolicyHost> {
             sessions: 16,
             fuel_per_call: u64::MAX / 2,
             fuel_at_start: u64::MAX / 2,
+            fuel_per_session: u64::MAX / 2,
             deadline: Duration::from_millis(200),
             deadline_at_start: Duration::from_millis(500),
             ..Limits::default()
@@ -36,6 +37,7 @@ pub(crate) fn host_with(limits: Limits) -> Arc<PolicyHost> {
 pub(crate) fn start(revision: &Revision) -> Start {
     Start {
         journey: JourneyId(1),
+        tenant: 0,
         models: ["small", "large"].map(model).into(),
         settings: revision.settings(&BTreeMap::new()).expect("the defaults are allowed"),
         prompt_tokens: 10,

@@ -58,6 +58,7 @@ fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>>
     let (revision, settings) = submission.decider.as_ref()?;
     Some(revision.session(Start {
         journey: submission.id,
+        tenant: submission.tenant.0,
         models: Arc::clone(&submission.route.model_infos),
         settings: settings.clone(),
         prompt_tokens: submission.request.prompt.len() as u32,
