@@ -12,7 +12,7 @@
 //! What it costs: two floating-point operations for each weight of its matrices and token ([`Head::flops`]), and per step
 //! one reading of the weights. R2R's head (56 million weights) takes 0.11 GFLOP a token, about 9 % of a model of 0.6
 //! billion weights and 3.6 % of one of 1.5 billion; CITER's for a width of 1,536 (9.4 million) takes 0.02 GFLOP; a row
-//! beside the model's own output matrix, as Co-LLM has it, takes 3 kFLOP. Row-wise operations are below a tenth of that.
+//! beside the model's own output matrix, as Co-LLM has it, takes 3 kFLOP. `examples/head_cost.rs` measures it.
 //!
 //! In the order of loading: `written` (the TOML), `tensors`, `resolve` (names and shapes), `graph` (what comes of it).
 //! What runs it is the engine's: `cpu::head`.

@@ -41,8 +41,8 @@ fn write(folder: &Path, graph: &str, (rows, numbers): (usize, &[f32])) -> PathBu
     path
 }
 
-/// A head whose scores are the logits of tokens 7 and 200 once more, the embedding's product with the same row of 7, the
-/// second largest logit and the entropy.
+/// A head whose scores are the logits of tokens 7 and 200 once more, the embedding's product with the same row of 7, and
+/// the second largest logit.
 fn mirror(model: &dyn Engine) -> Head {
     let folder = TempDir::new().unwrap();
     let (weights, hidden) = (random("f32").join("model.safetensors"), model.spec().hidden);
