@@ -71,6 +71,16 @@ impl Checkpoint {
         }
     }
 
+    /// Opens one safetensors file, whatever its tensors are for.
+    pub(crate) fn open_safetensors(blob: Blob) -> Result<Self, EngineError> {
+        safetensors::open_one(blob)
+    }
+
+    /// The shape of a tensor; `None` if there is none of that name.
+    pub(crate) fn shape(&self, tensor: &str) -> Option<&[usize]> {
+        self.tensors.get(tensor).map(|stored| stored.shape.as_slice())
+    }
+
     /// Whether there is a tensor of a name.
     pub(crate) fn has(&self, tensor: &str) -> bool {
         self.tensors.contains_key(tensor)

@@ -8,7 +8,8 @@
 //! cannot be seen in any result, and every instruction set gives the same bits.
 //!
 //! From the outside in: `engine` → `decoder` → `group`, `rowwise`, `remember`, `rotation`, `attention` → `product` →
-//! `matrix`, `format`, `rows`, `kv` → `simd`, `team`, `memory`. `cores` is what several engines share.
+//! `matrix`, `format`, `rows`, `kv` → `simd`, `team`, `memory`. `head` runs heads on what the decoder left; `cores` is
+//! what several engines share.
 
 mod attention;
 mod build;
@@ -18,6 +19,7 @@ mod distribution;
 mod engine;
 mod format;
 mod group;
+mod head;
 mod kv;
 mod math;
 mod matrix;
@@ -35,6 +37,7 @@ pub(crate) use build::{Read, bytes};
 pub use cores::{CoreSharing, Cores};
 pub(crate) use distribution::{Sums, Survey, Total, best, between};
 pub use engine::{CpuEngine, KvType};
+pub(crate) use head::Runner;
 pub(crate) use kv::KvShape;
 pub use peaks::{Peaks, measure_peaks};
 pub(crate) use simd::{Level, dispatch};

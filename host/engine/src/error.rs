@@ -5,6 +5,8 @@
 
 use journey::JourneyId;
 
+use crate::HeadError;
+
 /// A failure of the engine or of loading it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -115,6 +117,22 @@ pub enum EngineError {
         problem: String,
     },
 
+    // Heads.
+    /// A head does not fit the model that it is attached to.
+    #[error("attaching a head")]
+    Head {
+        /// What does not fit.
+        source: Box<HeadError>,
+    },
+    /// The engine runs no heads.
+    #[error(
+        "{model} cannot run heads: they do not run on a GPU yet; set the model's device to \"cpu\", or leave its heads out"
+    )]
+    NoHeads {
+        /// The model.
+        model: String,
+    },
+
     // The caller's text.
     /// The tokenizer refused a text.
     #[error("tokenising: {problem}")]
@@ -210,8 +228,11 @@ pub enum EngineError {
     },
 
     // The model's numbers, and ours.
-    /// The model gave logits that are not numbers, so nothing can be sampled.
-    #[error("{journey}: the model's logits are not finite numbers; its weights are probably damaged")]
+    /// The model gave logits that are not numbers, so nothing can be sampled; or a head gave such a score.
+    #[error(
+        "{journey}: the model's logits, or the scores of its heads, are not finite numbers; the weights are probably \
+         damaged"
+    )]
     NotFinite {
         /// Whose row.
         journey: JourneyId,

@@ -10,8 +10,8 @@
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
 //! `weights`, `layer` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
-//! `gpu` (the engines) → `signals`, `sampler`. Beside it stand `device`, `sim` for steps that only take time, and `random`
-//! for models without a checkpoint.
+//! `gpu` (the engines) → `signals`, `sampler` → `heads`. Beside it stand `device`, `sim` for steps that only take time,
+//! and `random` for models without a checkpoint.
 
 mod batch;
 mod checkpoint;
@@ -24,6 +24,7 @@ mod files;
 mod gguf;
 #[cfg(any(test, feature = "cuda"))]
 mod gpu;
+mod heads;
 mod layer;
 mod load;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use device::{Device, NoDevice};
 pub use encoding::WeightType;
 pub use error::EngineError;
 pub use files::ModelFiles;
+pub use heads::{Head, HeadError};
 pub use load::{LoadOptions, Loaded, Progress, inspect, load, load_on};
 pub use random::{NoShape, RandomShape, random};
 pub use sim::{SimDevice, SimSettings, simulate};

@@ -48,9 +48,7 @@ pub(crate) fn describe(chosen: Ranked, (sums, best): (&Sums, &[Ranked]), draw: &
             margin: (first - second) as f32,
         },
         candidates: best.iter().take(draw.candidates).map(candidate).collect(),
-        logprobs: Vec::new(),
-        scores: Vec::new(),
-        kept: None,
+        ..Sampled::default()
     }
 }
 

@@ -3,7 +3,7 @@
 //! It has the tokenizer, the shape and the book-keeping of a real model, so prompts, KV, eviction and every error are
 //! real; what a step computes is made up. A step lasts as long as a law says, on a device that may be shared: two steps
 //! at once on one device each run at half the speed. At every position a share of the distributions is unsure, which is
-//! what policies route by. Every figure from it is a simulated one.
+//! what policies route by, and the scores of heads are random numbers. Every figure from it is a simulated one.
 
 mod device;
 
@@ -17,7 +17,7 @@ use crate::batch::{Fed, KvBook, Storage};
 use crate::cpu::{KvShape, Level, Survey, dispatch};
 use crate::load::{LoadOptions, Loaded, inspect};
 use crate::paging::{BlockCopy, PAGE};
-use crate::{Engine, EngineError, KvUsage, ModelFiles, ModelSpec, Profile, Row, Tokenizer, signals};
+use crate::{Engine, EngineError, Head, KvUsage, ModelFiles, ModelSpec, Profile, Row, Tokenizer, signals};
 
 pub use device::SimDevice;
 
@@ -70,6 +70,8 @@ pub(crate) struct SimEngine {
     level: Level,
     /// Of one position: [`ALL_BUT_IMPOSSIBLE`] outside of [`Self::say`].
     logits: Vec<f32>,
+    /// Scores of the attached heads: random numbers in [0, 1), so that of a threshold t a share of 1 - t is above it.
+    scores: u32,
     spent: Profile,
 }
 
@@ -97,6 +99,7 @@ pub fn simulate(
         logits: vec![ALL_BUT_IMPOSSIBLE; spec.vocabulary],
         device: Arc::clone(device),
         level: Level::detect(),
+        scores: 0,
         spent: Profile::default(),
         spec,
         settings,
@@ -151,7 +154,10 @@ impl SimEngine {
             survey.map(|(sums, ranked)| signals::observe(level, &self.logits, (&sums, &ranked), draw));
         self.logits[best] = ALL_BUT_IMPOSSIBLE;
         self.logits[second] = ALL_BUT_IMPOSSIBLE;
-        sampled
+        let scores = if draw.scores { self.scores } else { 0 };
+        // Rounding to f32 must not reach 1.
+        let score = |index| (number(SCORE + index) as f32).min(1.0f32.next_down());
+        sampled.map(|sampled| Sampled { scores: (0..scores).map(score).collect(), ..sampled })
     }
 }
 
@@ -192,6 +198,12 @@ impl Engine for SimEngine {
         self.book.fork(from, to);
     }
 
+    fn attach(&mut self, heads: Vec<Head>) -> Result<(), EngineError> {
+        heads.iter().try_for_each(|head| head.check(&self.spec))?;
+        self.scores = heads.iter().map(|head| head.scores().len() as u32).sum();
+        Ok(())
+    }
+
     fn profile(&self) -> Profile {
         self.spent
     }
@@ -223,6 +235,8 @@ impl Storage for NoMemory {
 // What the numbers of a position are for.
 const FOLLOWS: u32 = 0;
 const UNSURE: u32 = 1;
+/// Of the first score; those of the others follow.
+const SCORE: u32 = 2;
 
 /// Logit of the second token beside 0 for the best: probabilities 0.55 and 0.45, entropy 0.69 nats.
 const SECOND_NEAR: f32 = -0.2;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use journey::{Draw, JourneyId, Sampled};
 
-use crate::{Cores, EngineError, ModelSpec};
+use crate::{Cores, EngineError, Head, ModelSpec};
 
 /// One row of a ragged batch: the tokens of one journey that are to be fed now.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,8 @@ pub struct Profile {
     pub products: Duration,
     /// Attention over the KV.
     pub attention: Duration,
+    /// Heads, their own products included.
+    pub heads: Duration,
 }
 
 /// A model that can be stepped.
@@ -105,7 +107,7 @@ pub trait Engine: Send {
     /// is allowed for ([`EngineError::NothingAllowed`]).
     /// [`EngineError::KvFull`] means that the step needs more KV than there is; every row's KV is then cut to its
     /// `from`, and fewer rows may fit.
-    /// [`EngineError::NotFinite`] names a journey whose logits are not numbers; after it too every row's KV is cut to
+    /// [`EngineError::NotFinite`] names a journey whose logits or scores are not numbers; after it too every row's KV is cut to
     /// its `from`, so that the other rows can be fed again.
     fn step(&mut self, rows: &[Row<'_>]) -> Result<Vec<Sampled>, EngineError>;
 
@@ -126,6 +128,16 @@ pub trait Engine: Send {
     /// From now on the engine's steps ask these cores how many threads they may use. Of no concern to an engine that does
     /// not compute on the processor.
     fn share_cores(&mut self, _cores: &Arc<Cores>) {}
+
+    /// From now on the engine runs these heads, and no others, for every draw that asks for scores. Their scores come
+    /// in this order.
+    ///
+    /// # Errors
+    /// [`EngineError::NoHeads`] if this engine runs none, [`EngineError::Head`] if one was made for another model;
+    /// the heads are then as before.
+    fn attach(&mut self, heads: Vec<Head>) -> Result<(), EngineError> {
+        if heads.is_empty() { Ok(()) } else { Err(EngineError::NoHeads { model: self.spec().name.clone() }) }
+    }
 
     /// What the KV holds now.
     fn kv(&self) -> KvUsage;

@@ -39,7 +39,8 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
-    fn new(name: String, shape: &[usize]) -> Self {
+    /// A tensor whose rows are as stored.
+    pub(crate) fn new(name: String, shape: &[usize]) -> Self {
         Self { name, shape: shape.to_vec(), rows: RowOrder::AsStored }
     }
 

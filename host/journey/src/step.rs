@@ -27,7 +27,7 @@ pub struct Draw<'a> {
     pub logprobs_of: &'a [u32],
     /// Whether to keep the whole distribution, in [`Sampled::kept`].
     pub keep: bool,
-    /// Whether to run the model's heads, in [`Sampled::scores`].
+    /// Whether to run the engine's heads, for [`Sampled::scores`].
     pub scores: bool,
 }
 
@@ -82,6 +82,9 @@ pub struct Sampled {
     /// The distribution by the model's own logits, if [`Draw::keep`] asked for it. It is let go with the `Sampled`: when
     /// the token is dropped or becomes part of the answer.
     pub kept: Option<Arc<Distribution>>,
+    /// What the engine's heads say of the token, if [`Draw::scores`] asked for it: one number for each score of each
+    /// head, in the order in which the heads were attached and name them. All finite.
+    pub scores: Vec<f32>,
 }
 
 /// One decoded position as the policy sees it. The token is *held*: it is not in the sequence yet.

@@ -15,9 +15,7 @@ use crate::{EngineError, ModelFiles, WeightType};
 /// Opens the files and reads their headers.
 pub(super) fn open(files: &ModelFiles) -> Result<Checkpoint, EngineError> {
     if let Some(blob) = files.open(SINGLE)? {
-        let mut checkpoint = empty(SINGLE);
-        add(&mut checkpoint, blob)?;
-        return Ok(checkpoint);
+        return open_one(blob);
     }
     let Some(index) = files.read(INDEX)? else {
         return Err(files.missing(SINGLE, NEEDS));
@@ -41,6 +39,13 @@ pub(super) fn open(files: &ModelFiles) -> Result<Checkpoint, EngineError> {
         let needs = "every shard that model.safetensors.index.json names";
         add(&mut checkpoint, files.open(shard)?.ok_or_else(|| files.missing(shard, needs))?)?;
     }
+    Ok(checkpoint)
+}
+
+/// Opens one file and reads its header.
+pub(super) fn open_one(blob: Blob) -> Result<Checkpoint, EngineError> {
+    let mut checkpoint = empty(blob.name());
+    add(&mut checkpoint, blob)?;
     Ok(checkpoint)
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Working {
     /// Where the pass's keys and values go.
     runs: Runs,
     /// Normed rows whose logits are wanted.
-    last: Rows,
+    pub(super) last: Rows,
     last_codes: CodedRows,
     /// Logits of these rows.
     pub(super) logits: Rows,
@@ -245,6 +245,11 @@ impl Decoder {
         let begun = now();
         head.forward(self.machine(hands), x, Ending::Store, &mut working.logits);
         working.spent.products += begun.elapsed();
+    }
+
+    /// The row of a token in the input table as it is stored, without the model's scaling.
+    pub(super) fn embedding_row(&self, token: u32, into: &mut [f32]) {
+        self.embedding.first().row(&self.region, token as usize, into);
     }
 
     fn machine<'a>(&'a self, hands: Hands<'a>) -> Machine<'a> {

@@ -11,13 +11,14 @@ use serde::Deserialize;
 use super::cores::Cores;
 use super::decoder::{Decoder, Step, Working, now};
 use super::distribution::Survey;
+use super::head::Tap;
 use super::kv::{KvShape, Pages};
 use super::rowwise::Hands;
 use super::simd::{Level, dispatch};
 use super::team::{Chunks, Team};
 use crate::batch::{Fed, KvBook, Storage};
 use crate::paging::{BlockCopy, PAGE};
-use crate::{Engine, EngineError, KvUsage, LoadOptions, ModelSpec, Profile, Row, WeightType, signals};
+use crate::{Engine, EngineError, Head, KvUsage, LoadOptions, ModelSpec, Profile, Row, WeightType, signals};
 
 /// A decoder on the processor, with its KV and its threads.
 pub struct CpuEngine {
@@ -28,6 +29,7 @@ pub struct CpuEngine {
     book: KvBook,
     memory: Memory,
     working: Working,
+    heads: Vec<Head>,
     /// Shared with other engines.
     cores: Option<Arc<Cores>>,
 }
@@ -80,7 +82,17 @@ impl CpuEngine {
         let block_bytes = shape.bytes_per_token(kept) * PAGE as u64;
         let book = KvBook::new(options.kv_bytes, block_bytes, options.share_prefixes);
         let working = Working::new(&decoder.config);
-        Self { spec, decoder, team, level: Level::detect(), book, memory, working, cores: None }
+        Self {
+            spec,
+            decoder,
+            team,
+            level: Level::detect(),
+            book,
+            memory,
+            working,
+            heads: Vec::new(),
+            cores: None,
+        }
     }
 
     /// As [`Engine::step`], and shows the logits of every draw to `watch`: the index of its row and `vocabulary` raw
@@ -96,8 +108,7 @@ impl CpuEngine {
         self.book.check(rows, &self.spec)?;
         let cores = self.cores.clone();
         let busy = cores.as_deref().map(Cores::begin);
-        let tokens = rows.iter().map(|row| row.tokens.len()).sum();
-        let worthwhile = self.worthwhile(tokens);
+        let worthwhile = self.worthwhile(rows);
         self.team.resize(busy.as_ref().map_or(worthwhile, |busy| busy.threads.min(worthwhile)));
         let begun = now();
         let reserved = self.book.reserve(rows, &mut self.memory);
@@ -108,9 +119,13 @@ impl CpuEngine {
         result
     }
 
-    /// Threads that a step of so many tokens gains by.
-    fn worthwhile(&self, tokens: usize) -> usize {
+    /// Threads that a step gains by.
+    fn worthwhile(&self, rows: &[Row<'_>]) -> usize {
+        let tokens: usize = rows.iter().map(|row| row.tokens.len()).sum();
+        let scored = rows.iter().flat_map(|row| row.draws).filter(|draw| draw.scores).count();
+        let of_heads: u64 = self.heads.iter().map(Head::parameters).sum();
         let products = self.spec.parameters.saturating_mul(tokens as u64);
+        let products = products.saturating_add(of_heads.saturating_mul(scored as u64));
         1 + usize::try_from(products / PRODUCTS_PER_THREAD).unwrap_or(usize::MAX - 1)
     }
 
@@ -136,12 +151,13 @@ impl CpuEngine {
             .enumerate()
             .flat_map(|(index, row)| row.draws.iter().map(move |draw| (index, draw)))
             .collect();
-        let sampled = self.observe(rows, &draws)?;
+        let mut observed = self.observe(rows, &draws)?;
+        self.score(rows, &draws, &mut observed)?;
         let (logits, stride) = (&self.working.logits.all, self.working.logits.stride);
         for ((index, _), logits) in draws.iter().zip(logits.chunks_exact(stride)) {
             watch(*index, &logits[..self.spec.vocabulary]);
         }
-        Ok(sampled)
+        Ok(observed.into_iter().map(|observed| observed.sampled).collect())
     }
 
     /// Samples and takes the signals of every draw, each with the index of its row.
@@ -149,25 +165,74 @@ impl CpuEngine {
         &mut self,
         rows: &[Row<'_>],
         draws: &[(usize, &Draw<'_>)],
-    ) -> Result<Vec<Sampled>, EngineError> {
+    ) -> Result<Vec<Observed>, EngineError> {
         if draws.is_empty() {
             return Ok(Vec::new());
         }
         let (stride, vocabulary) = (self.working.logits.stride, self.spec.vocabulary);
-        let mut observed: Vec<Option<Sampled>> = vec![None; draws.len()];
+        let wanted = self.heads.iter().map(Head::logits).max().unwrap_or(0);
+        let mut observed: Vec<Option<Observed>> = vec![None; draws.len()];
         let (cap, level) = (self.decoder.config.logit_softcap, self.level);
         let parts = (Chunks::new(&mut self.working.logits.all, stride), Chunks::new(&mut observed, 1));
         self.team.each(1, parts, |index, (logits, observed)| {
             let (logits, draw) = (&mut logits[..vocabulary], draws[index].1);
-            let count = draw.candidates.max(2);
+            let wanted = if draw.scores { wanted } else { 0 };
+            let count = draw.candidates.max(2).max(wanted);
             let survey = dispatch(level, Survey { logits, cap, count });
-            observed[0] = survey.map(|(sums, best)| signals::observe(level, logits, (&sums, &best), draw));
+            observed[0] = survey.map(|(sums, best)| Observed {
+                sampled: signals::observe(level, logits, (&sums, &best), draw),
+                top: best.iter().take(wanted).map(|ranked| ranked.logit).collect(),
+            });
         });
-        let named = |((index, _), observed): (&(usize, _), Option<Sampled>)| {
+        let named = |((index, _), observed): (&(usize, _), Option<Observed>)| {
             observed.ok_or(EngineError::NotFinite { journey: rows[*index].journey })
         };
         draws.iter().zip(observed).map(named).collect()
     }
+
+    /// Runs the heads for the draws that ask for scores, all of them together.
+    fn score(
+        &mut self,
+        rows: &[Row<'_>],
+        draws: &[(usize, &Draw<'_>)],
+        observed: &mut [Observed],
+    ) -> Result<(), EngineError> {
+        let asked: Vec<usize> = (0..draws.len()).filter(|&index| draws[index].1.scores).collect();
+        if asked.is_empty() || self.heads.is_empty() {
+            return Ok(());
+        }
+        let begun = now();
+        let mut scores: Vec<Vec<f32>> = vec![Vec::new(); asked.len()];
+        let taps: Vec<Tap<'_>> = asked
+            .iter()
+            .map(|&index| {
+                let Observed { sampled, top } = &observed[index];
+                let hidden = &self.working.last.row(index)[..self.spec.hidden];
+                Tap { hidden, token: sampled.token, logits: top, entropy: sampled.signals.entropy }
+            })
+            .collect();
+        let hands = Hands { team: &self.team, level: self.level };
+        let embed = |token: u32, row: &mut [f32]| self.decoder.embedding_row(token, row);
+        for head in &mut self.heads {
+            head.runner().run(hands, &embed, &taps, &mut scores);
+        }
+        for (index, scores) in asked.into_iter().zip(scores) {
+            if !scores.iter().all(|score| score.is_finite()) {
+                return Err(EngineError::NotFinite { journey: rows[draws[index].0].journey });
+            }
+            observed[index].sampled.scores = scores;
+        }
+        self.working.spent.heads += begun.elapsed();
+        Ok(())
+    }
+}
+
+/// A draw with what heads read beside it.
+#[derive(Clone)]
+struct Observed {
+    sampled: Sampled,
+    /// The largest logits, largest first, as many as some head reads.
+    top: Vec<f32>,
 }
 
 impl Engine for CpuEngine {
@@ -197,6 +262,12 @@ impl Engine for CpuEngine {
 
     fn share_cores(&mut self, cores: &Arc<Cores>) {
         self.cores = Some(Arc::clone(cores));
+    }
+
+    fn attach(&mut self, heads: Vec<Head>) -> Result<(), EngineError> {
+        heads.iter().try_for_each(|head| head.check(&self.spec))?;
+        self.heads = heads;
+        Ok(())
     }
 
     fn profile(&self) -> Profile {

@@ -31,7 +31,7 @@ fn clamped_nan<I: Isa>(isa: I, x: I::Floats, clamped: I::Floats) -> I::Floats {
 
 /// 1 / (1 + e^-x).
 #[inline(always)]
-fn sigmoid<I: Isa>(isa: I, x: I::Floats) -> I::Floats {
+pub(super) fn sigmoid<I: Isa>(isa: I, x: I::Floats) -> I::Floats {
     let one = isa.splat(1.0);
     isa.div(one, isa.add(one, exp(isa, isa.sub(isa.splat(0.0), x))))
 }
@@ -48,6 +48,24 @@ pub(super) fn gelu_tanh<I: Isa>(isa: I, x: I::Floats) -> I::Floats {
     let cube = isa.mul(isa.mul(x, x), x);
     let u = isa.fma(cube, isa.splat(0.044_715), x);
     isa.mul(x, sigmoid(isa, isa.mul(u, isa.splat(2.0 * 0.797_884_6))))
+}
+
+/// GELU in its erf form: x Phi(x) with Phi the normal distribution, within 3e-7 + 1e-7 |x|.
+///
+/// q = (1 - erf(|x| / sqrt 2)) / 2 by formula 7.1.26 of Abramowitz and Stegun; Phi(x) is 1 - q for x >= 0 and q below.
+#[inline(always)]
+pub(super) fn gelu_erf<I: Isa>(isa: I, x: I::Floats) -> I::Floats {
+    let (zero, one) = (isa.splat(0.0), isa.splat(1.0));
+    let size = isa.abs(x);
+    let t = isa.div(one, isa.fma(size, isa.splat(0.327_591_1 * std::f32::consts::FRAC_1_SQRT_2), one));
+    let mut polynomial = isa.splat(1.061_405_4);
+    for coefficient in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        polynomial = isa.fma(polynomial, t, isa.splat(coefficient));
+    }
+    let density = exp(isa, isa.mul(isa.mul(x, x), isa.splat(-0.5)));
+    let q = isa.mul(isa.mul(isa.mul(polynomial, t), density), isa.splat(0.5));
+    // `max` gives its second operand where one is NaN.
+    isa.sub(isa.max(zero, x), isa.mul(size, q))
 }
 
 /// cap * tanh(x / cap), which is cap (2 sigmoid(2x / cap) - 1).

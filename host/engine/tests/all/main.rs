@@ -8,6 +8,7 @@ mod damaged;
 mod drafts;
 mod gguf_tokens;
 mod golden;
+mod heads;
 mod invariance;
 mod refusals;
 mod sim;
