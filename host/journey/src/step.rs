@@ -77,8 +77,6 @@ pub struct Sampled {
     pub candidates: Vec<Candidate>,
     /// Log-probabilities of the tokens of [`Draw::logprobs_of`], of the same kind as `logprob`.
     pub logprobs: Vec<f32>,
-    /// What the model's heads say, in their order; empty if nobody asked.
-    pub scores: Vec<f32>,
     /// The distribution by the model's own logits, if [`Draw::keep`] asked for it. It is let go with the `Sampled`: when
     /// the token is dropped or becomes part of the answer.
     pub kept: Option<Arc<Distribution>>,

@@ -32,7 +32,7 @@ fn begin(revision: &Arc<Revision>, tenant: u64) -> Session {
 /// The number of the step, as the guest counts it.
 fn counted(session: &mut Session) -> u32 {
     match session.route(10, &sure()).expect("it decides") {
-        Decision::Handoff(Handoff { to: Role(1), run: Some(run) }) => run.get(),
+        Decision::Handoff(Handoff { to: Role(1), run: Some(run), .. }) => run.get(),
         other => panic!("{other:?}"),
     }
 }
