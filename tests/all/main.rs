@@ -15,4 +15,5 @@ mod recompile;
 mod reload;
 mod scheduling;
 mod self_pair;
+mod shares;
 mod tidy;

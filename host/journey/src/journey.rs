@@ -51,6 +51,8 @@ pub struct Journey {
     run: u32,
     /// Handoffs, and questions, since the last committed token.
     hops: u32,
+    /// See [`Rules::observe`].
+    observed: Vec<f32>,
     /// Tokens ever committed, dropped ones included.
     commits: usize,
     /// A token that waits for the policy.
@@ -78,6 +80,7 @@ impl Journey {
             verification: None,
             run: 0,
             hops: 0,
+            observed: Vec::new(),
             commits: 0,
             held: None,
             answers: Vec::new(),
@@ -234,8 +237,17 @@ impl Journey {
         self.anchors.iter().enumerate().filter(|(_, anchor)| **anchor > 0).map(|(ix, _)| Role(ix as u16))
     }
 
+    /// The values of [`Rules::observe`] since the last call.
+    pub fn take_observed(&mut self) -> Vec<f32> {
+        std::mem::take(&mut self.observed)
+    }
+
     /// Whether the policy must be asked about a token of its own model.
     fn consider(&mut self, sampled: Sampled) -> Consult {
+        let observe = self.request.rules().and_then(|rules| rules.observe);
+        if let Some((_, signal)) = observe.filter(|(role, _)| *role == self.here) {
+            self.observed.push(signal.of(&sampled, self.request.vocabulary.len()));
+        }
         let Some(fired) = self.asks(&sampled) else {
             return Consult::Settled(self.commit_and(Effect::Decode, sampled));
         };

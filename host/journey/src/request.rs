@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::adjust::Adjustments;
 use crate::ids::Role;
 use crate::text::{Encode, Vocabulary};
-use crate::watch::{Guard, Trigger};
+use crate::watch::{Guard, Signal, Trigger};
 
 /// How tokens are chosen from a distribution.
 ///
@@ -49,6 +49,8 @@ pub struct Rules {
     /// By role: which of the scores that the model's engine gives the policy sees, in its order. Roles beyond the list
     /// have none, and their heads are not run.
     pub scores: Vec<Vec<usize>>,
+    /// A signal of a role whose values at every token are kept, in [`Journey::take_observed`](crate::Journey::take_observed).
+    pub observe: Option<(Role, Signal)>,
     /// Bytes of the answer's end that a step shows.
     pub tail: usize,
     /// Committed tokens that the client does not see until others follow.

@@ -142,6 +142,7 @@ impl Descriptor {
             distributions: self.distributions,
             // Which scores of a model's engine are meant is known where the model is.
             scores: Vec::new(),
+            observe: None,
             tail: self.tail,
             holdback: self.holdback,
         }

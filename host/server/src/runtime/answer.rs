@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
-use policy::Revision;
+use policy::{Revision, Settings};
 use scheduler::Tenant;
 use tokio::sync::mpsc;
 
@@ -84,6 +84,8 @@ pub struct Answer {
     pub route: Arc<Route>,
     /// The policy's revision, which the journey keeps to its end.
     pub revision: Option<Arc<Revision>>,
+    /// The values of the policy's parameters.
+    pub settings: Option<Settings>,
     /// What happens to it.
     pub events: mpsc::Receiver<Event>,
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use engine::compare_tokenizers;
 use policy::{Descriptor, Isolation, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::catalog::{Deciding, Model, ModelIx, PolicySource, Route};
 use super::load::{StartError, assemble, builtin_policies};
+use super::share::{self, Calibration};
 use crate::config::{self, Config};
 
 /// The Wasm host with the limits of a configuration.
@@ -91,7 +92,8 @@ impl Policies {
                 PolicySource::File(file)
             }
         };
-        let deciding = Deciding::Policy { source, settings: route.settings.clone() };
+        let deciding =
+            Deciding::Policy { source, settings: route.settings.clone(), calibration: Mutex::default() };
         let bounds = route.bounds();
         Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
     }
@@ -145,7 +147,11 @@ impl ByRole {
         for (role, (need, model)) in needs.iter().zip(&self.0).enumerate() {
             self.check_need(role, need, model).map_err(|problem| format!("the policy {name:?} {problem}"))?;
         }
-        revision.settings(settings).map(drop).map_err(|error| format!("settings: {error}"))
+        let mut settings = settings.clone();
+        let resolved =
+            share::resolve(&mut settings, &BTreeMap::new(), revision.descriptor(), &Calibration::default());
+        resolved.map_err(|error| format!("settings: {error}"))?;
+        revision.settings(&settings).map(drop).map_err(|error| format!("settings: {error}"))
     }
 
     fn check_need(&self, role: usize, need: &Need, model: &Offered) -> Result<(), String> {

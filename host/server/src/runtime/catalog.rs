@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{ModelSpec, Tokenizer};
 use journey::{Role, Rules};
 use policy::{Descriptor, Need, PolicyFile, Revision, Settings};
 use scheduler::conductor::Bounds;
+
+use super::share::{self, Calibration, Knob, Seen};
 
 /// A model's place among the server's models and subservers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +74,8 @@ pub(super) enum Deciding {
         source: PolicySource,
         /// Set in the configuration.
         settings: BTreeMap<String, f64>,
+        /// What its answers showed of the policy's guard.
+        calibration: Mutex<Calibration>,
     },
 }
 
@@ -108,7 +112,8 @@ impl Route {
             scores.flatten().collect()
         };
         let scores = descriptor.needs.iter().enumerate().map(of_role).collect();
-        Rules { scores, ..descriptor.rules(settings) }
+        let observe = Knob::of(descriptor).map(|knob| (knob.role, knob.signal));
+        Rules { scores, observe, ..descriptor.rules(settings) }
     }
 
     /// The watched file of the policy, if it has one.
@@ -118,6 +123,32 @@ impl Route {
             Deciding::Policy { source: PolicySource::File(file), .. } => Some(file),
             _ => None,
         }
+    }
+
+    /// The settings of a request: the route's with the request's own over them, and a threshold in the place of a share.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub(super) fn resolved(
+        &self,
+        overrides: &BTreeMap<String, f64>,
+        revision: &Revision,
+    ) -> Result<Settings, String> {
+        let mut settings = self.settings_with(overrides);
+        if let Deciding::Policy { calibration, .. } = &self.deciding {
+            let calibration = calibration.lock().unwrap_or_else(PoisonError::into_inner);
+            share::resolve(&mut settings, overrides, revision.descriptor(), &calibration)?;
+        }
+        revision.settings(&settings).map_err(|error| error.to_string())
+    }
+
+    /// Takes in what an answer showed of the policy's guard.
+    pub(super) fn learn(&self, descriptor: &Descriptor, seen: Seen) {
+        let (Deciding::Policy { calibration, .. }, Some(knob)) = (&self.deciding, Knob::of(descriptor))
+        else {
+            return;
+        };
+        calibration.lock().unwrap_or_else(PoisonError::into_inner).learn(&knob, seen);
     }
 
     /// The route's settings with those of a request over them.

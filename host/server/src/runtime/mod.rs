@@ -10,6 +10,7 @@ mod catalog;
 mod group;
 mod load;
 mod policies;
+mod share;
 mod subserver;
 mod traveller;
 
@@ -133,6 +134,7 @@ impl Runtime {
         let max_tokens = answer::room(&ask, route.context)?;
         let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
+        let settings = decider.as_ref().map(|(_, settings)| settings.clone());
         let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
             Routing::Policy(Arc::new(route.rules(revision.descriptor(), settings)))
         });
@@ -166,7 +168,7 @@ impl Runtime {
         };
         let entry = route.models[0];
         self.subservers[entry.index()].submit(submission)?;
-        Ok(Answer { id, route: Arc::clone(route), revision, events })
+        Ok(Answer { id, route: Arc::clone(route), revision, settings, events })
     }
 
     /// Refuses new requests, waits for those that were accepted until `deadline` has passed, then ends what is left.
@@ -198,8 +200,7 @@ fn decider(selected: &Selected) -> Result<Option<(Arc<Revision>, Settings)>, Sub
             }
         };
     };
-    let settings = revision.settings(&route.settings_with(overrides));
-    let settings = settings.map_err(|error| SubmitError::Setting(error.to_string()))?;
+    let settings = route.resolved(overrides, &revision).map_err(SubmitError::Setting)?;
     Ok(Some((revision, settings)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Made, Offer, Sampled, Step};
+use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Made, Offer, Role, Sampled, Step};
 use policy::{PolicyError, Session};
 use scheduler::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -10,6 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answer::Event;
 use super::catalog::{ModelIx, Route};
+use super::share::Seen;
 use crate::telemetry::Metrics;
 
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
@@ -39,6 +40,10 @@ pub(super) struct Traveller {
     client: mpsc::Sender<Event>,
     pub(super) place: Place,
     metrics: Arc<Metrics>,
+    /// Tokens of the answer that other models than the entry made.
+    others: u64,
+    /// Handoffs so far.
+    handoffs: u64,
 }
 
 /// What a policy did wrong.
@@ -58,7 +63,7 @@ impl Traveller {
         place: Place,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { journey, tenant, route, session: None, client, place, metrics }
+        Self { journey, tenant, route, session: None, client, place, metrics, others: 0, handoffs: 0 }
     }
 
     /// Gives the journey its policy session, or, if that failed, sends it the fallback's way.
@@ -93,12 +98,19 @@ impl Traveller {
     pub(super) fn emit(&mut self) {
         for made in self.journey.take_output() {
             self.metrics.token_made(self.model_of(&made));
+            self.others += u64::from(made.by != Role::ENTRY);
             self.tell(Event::Made(made));
         }
     }
 
     /// The last word to the client.
-    pub(super) fn end(self, last: Event) {
+    pub(super) fn end(mut self, last: Event) {
+        // After a failure of the policy nothing is learnt: its tokens are not what the threshold led to.
+        if let Some(session) = &self.session {
+            let signals = self.journey.take_observed();
+            let seen = Seen { signals, fired: self.handoffs, others: self.others };
+            self.route.learn(session.revision().descriptor(), seen);
+        }
         self.metrics.journey_ended(&last);
         self.tell(last);
     }
@@ -141,6 +153,7 @@ impl Traveller {
             Decision::Stay => self.journey.stay(),
             Decision::Finish => self.journey.finish(),
             Decision::Handoff(handoff) => {
+                self.handoffs += u64::from(step.role == Role::ENTRY);
                 let parcel = session.send(position, &handoff)?;
                 self.journey.hand_off(handoff, parcel)?
             }

@@ -14,6 +14,7 @@ pub(super) mod whole;
 use std::sync::Arc;
 
 use journey::{FinishReason, Made, Vocabulary};
+use policy::Settings;
 use serde_json::Value;
 
 use super::parse::{Dialect, Shape};
@@ -48,6 +49,7 @@ impl Report {
             route: answer.route.name.clone(),
             policy,
             revision: revision.clone(),
+            settings: answer.settings.as_ref().map(settings),
             seed: 0,
             fell_back: None,
         };
@@ -128,3 +130,11 @@ impl Report {
 
 #[cfg(test)]
 mod tests;
+
+fn settings(settings: &Settings) -> Value {
+    settings
+        .iter()
+        .map(|(key, value)| (key.to_owned(), Value::from(value)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}

@@ -16,6 +16,8 @@ pub(super) struct Trace {
     pub(super) policy: Option<String>,
     /// Digest of the policy's revision, which the answer keeps to its end.
     pub(super) revision: Option<String>,
+    /// The values of the policy's parameters; a share that was asked for is a threshold here.
+    pub(super) settings: Option<Value>,
     /// Key of the answer's randomness.
     pub(super) seed: u64,
     /// Why the answer goes on without its policy.
@@ -29,6 +31,7 @@ impl Trace {
             "route": self.route,
             "policy": self.policy,
             "revision": self.revision,
+            "settings": self.settings,
             "seed": self.seed,
             "fell_back": self.fell_back,
         });
