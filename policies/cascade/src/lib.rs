@@ -1,8 +1,8 @@
 //! Keeps the small model's whole answer where enough of its tokens were likely: the token-level cascade.
 //!
-//! Algorithm: the small model drafts the whole answer, which nobody sees yet. If the `quantile` of the log-probabilities
-//! of its tokens (the end token included) is at least `threshold`, the draft is the answer. Otherwise it is forgotten
-//! and the large model answers from the beginning, and that answer is seen as it is made.
+//! Algorithm: the small model drafts the whole answer, which nobody sees yet. If the `quantile` of the
+//! log-probabilities of its tokens (the end token included) is at least `threshold`, the draft is the answer. Otherwise
+//! it is forgotten and the large model answers from the beginning, and that answer is seen as it is made.
 //!
 //! The quantile of n numbers is the one of rank floor(`quantile` (n - 1)), counted from the smallest. `quantile` = 0
 //! judges by the least likely token; the mean, which the paper finds worse, hides few unlikely tokens in a long answer.

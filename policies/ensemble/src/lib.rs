@@ -1,8 +1,8 @@
 //! Averages the distributions of all models where the first is unsure: GaC.
 //!
-//! Algorithm: where the probability of the first model's most probable token is below `threshold`, its token is replaced
-//! by one drawn from the average of all models' distributions, each with the same weight. Where it is not, the first
-//! model's token stands and the others are not asked. With `threshold` = 1 every token is averaged.
+//! Algorithm: where the probability of the first model's most probable token is below `threshold`, its token is
+//! replaced by one drawn from the average of all models' distributions, each with the same weight. Where it is not, the
+//! first model's token stands and the others are not asked. With `threshold` = 1 every token is averaged.
 //!
 //! All models of a route share one tokenizer, and this policy averages token by token: ensembles over *different*
 //! vocabularies, for which GaC and UniTE were made, are not served yet. Models far worse than the first make the answer

@@ -1,9 +1,9 @@
 //! Decides by the first token of a step who writes the step: GlimpRouter.
 //!
 //! Algorithm: the answer is taken as steps that are separated by an empty line. The small model makes the first token
-//! of each step. Where the entropy of its distribution is above `threshold` the step is taken for a hard one: the token is
-//! dropped and the large model writes the step, up to the next empty line or `tokens` tokens. Otherwise the small model
-//! writes it.
+//! of each step. Where the entropy of its distribution is above `threshold` the step is taken for a hard one: the token
+//! is dropped and the large model writes the step, up to the next empty line or `tokens` tokens. Otherwise the small
+//! model writes it.
 //!
 //! The host looks for the beginnings of steps, so the policy is entered once per step. A step of the large model that
 //! is cut at `tokens` is finished by the small one. An end token proposed at the beginning of a step is judged like any

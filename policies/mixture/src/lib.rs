@@ -4,9 +4,9 @@
 //! alone. The answer is distributed as if every token were sampled from the weighted average of all models'
 //! distributions, at the cost of one model per token instead of all of them.
 //!
-//! The model of the *next* position is drawn when a token is held, so that the token stands and nothing is made in vain;
-//! only the entry model's proposal for the first position is dropped when another model was drawn for that one. Every
-//! other handoff commits a token.
+//! The model of the *next* position is drawn when a token is held, so that the token stands and nothing is made in
+//! vain; only the entry model's proposal for the first position is dropped when another model was drawn for that one.
+//! Every other handoff commits a token.
 //!
 //! Source: mixture ensembles (ME, arXiv 2605.00419).
 //!

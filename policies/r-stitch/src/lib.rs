@@ -1,8 +1,8 @@
 //! Changes models by their own doubt, in both directions: R-Stitch.
 //!
 //! Algorithm: where the entropy of the small model's distribution, divided by the logarithm of the vocabulary's size,
-//! is above `threshold`, its token is dropped and the large model goes on. It goes on until its own normalised entropy is
-//! below `threshold`; that token stands, and the small model goes on.
+//! is above `threshold`, its token is dropped and the large model goes on. It goes on until its own normalised entropy
+//! is below `threshold`; that token stands, and the small model goes on.
 //!
 //! The way back is a condition of the visit, so the policy is entered once per visit and never about a token of the
 //! large model. The token at which the condition holds is part of the visit: every visit commits at least one token.

@@ -5,13 +5,14 @@
 //! Neither the client nor the large model sees the tag. A tag with more than four digits is text like any other.
 //!
 //! Tokens can be dropped, not characters. Guards fire where a token brings a `<`, so that the policy knows where a tag
-//! begins, and 16 tokens are held back from the client, more than a tag can have. What stands before the `<` in the same
-//! token, at most a space with the usual tokenizers, is dropped with it.
+//! begins, and 16 tokens are held back from the client, more than a tag can have. What stands before the `<` in the
+//! same token, at most a space with the usual tokenizers, is dropped with it.
 //!
 //! Every call commits at least one token. A model that only calls would still drop far more than it commits: after
 //! dropping three times as many tokens as the answer may have, tags are left where they are.
 //!
-//! Source: RelayLLM (arXiv 2601.05167). There the small model goes on seeing its tags; here there is one answer for all.
+//! Source: RelayLLM (arXiv 2601.05167). There the small model goes on seeing its tags; here there is one answer for
+//! all.
 //!
 //! | parameter | unit | default | meaning |
 //! |---|---|---|---|

@@ -2,12 +2,13 @@
 //!
 //! Algorithm: the answer is taken as steps that are separated by an empty line. The journey begins at the *judge*, and
 //! the drafter writes each step. The judge's head `reward` scores the step at its last token, as a process reward model
-//! does; with at least `threshold` the step stands. Otherwise all of it is dropped and the judge writes the step itself,
-//! up to the next empty line. Then the drafter writes again.
+//! does; with at least `threshold` the step stands. Otherwise all of it is dropped and the judge writes the step
+//! itself, up to the next empty line. Then the drafter writes again.
 //!
 //! The head makes the judge the reward model too: it reads the judge's own state, so a score costs no more than reading
-//! the step, which the judge must do anyway. A judge without such a head can grade by a prompt: `spec-reason`. Beginnings
-//! and ends are as there: the judge may end the answer, and finishes a standing step that was cut at `tokens`.
+//! the step, which the judge must do anyway. A judge without such a head can grade by a prompt: `spec-reason`.
+//! Beginnings and ends are as there: the judge may end the answer, and finishes a standing step that was cut at
+//! `tokens`.
 //!
 //! Source: RSD (arXiv 2501.19324), whose reward model is a third network.
 //!

@@ -2,12 +2,12 @@
 //!
 //! Algorithm: the answer is taken as steps that are separated by an empty line. The journey begins at the *judge*, and
 //! the drafter writes each step. The judge is asked, in a text that stays nowhere, to grade the step by a digit; with
-//! its most probable digit at least `threshold` the step stands. Otherwise all of it is dropped and the judge writes the
-//! step itself, up to the next empty line. Then the drafter writes again.
+//! its most probable digit at least `threshold` the step stands. Otherwise all of it is dropped and the judge writes
+//! the step itself, up to the next empty line. Then the drafter writes again.
 //!
 //! The judge makes a token at the beginning of each step, which is dropped unless it ends the answer: the judge may end
-//! it, or grade a step that does. A drafted step is cut at `tokens`; the judge finishes one that stands. A rejected step
-//! is followed by one that the judge writes, so the answer grows each time.
+//! it, or grade a step that does. A drafted step is cut at `tokens`; the judge finishes one that stands. A rejected
+//! step is followed by one that the judge writes, so the answer grows each time.
 //!
 //! Source: SpecReason (arXiv 2504.07891).
 //!

@@ -6,9 +6,9 @@
 //! a draft that is kept whole the judge adds one token. The answer is distributed as the judge's own: nothing is lost
 //! but time where drafts fail.
 //!
-//! With `exact` = 1 a token is kept only if it is the one that the judge itself draws. Fewer are kept, but the answer is
-//! the judge's own for the same seed, token for token. Where the request asks for the most probable tokens both rules
-//! are the same.
+//! With `exact` = 1 a token is kept only if it is the one that the judge itself draws. Fewer are kept, but the answer
+//! is the judge's own for the same seed, token for token. Where the request asks for the most probable tokens both
+//! rules are the same.
 //!
 //! Each round commits at least the judge's token, so drafts that fail cannot hold a journey up.
 //!

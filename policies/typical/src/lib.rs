@@ -1,10 +1,10 @@
 //! Keeps drafted tokens that are typical of the large model: Medusa's acceptance.
 //!
 //! Algorithm: as in `speculative` the journey begins at the *judge*, whose token stands, and the drafter makes `tokens`
-//! more. A drafted token is kept if the judge's probability of it is above min(`epsilon`, `delta` e^(-H)), H the entropy
-//! of the judge's distribution there: where the judge is sure only its own choice passes, where it is not, much does.
-//! The first token that does not pass is replaced by the judge's. More of a draft is kept than by rejection, and the
-//! answer is no longer distributed exactly as the judge's.
+//! more. A drafted token is kept if the judge's probability of it is above min(`epsilon`, `delta` e^(-H)), H the
+//! entropy of the judge's distribution there: where the judge is sure only its own choice passes, where it is not, much
+//! does. The first token that does not pass is replaced by the judge's. More of a draft is kept than by rejection, and
+//! the answer is no longer distributed exactly as the judge's.
 //!
 //! Medusa drafts with heads of the large model itself and judges trees; here a second model drafts one sequence.
 //!
