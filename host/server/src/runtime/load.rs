@@ -12,6 +12,7 @@ use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use scheduler::conductor::Bounds;
 
+use super::builtin::builtin_policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::subserver::Powered;
 use crate::config::{self, Config};
@@ -100,17 +101,6 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
-}
-
-/// The policies inside the binary: name and component.
-#[must_use]
-pub fn builtin_policies() -> [(&'static str, &'static [u8]); 4] {
-    [
-        ("entropy", include_bytes!("../../../../policies/prebuilt/entropy.wasm")),
-        ("margin", include_bytes!("../../../../policies/prebuilt/margin.wasm")),
-        ("pinned", include_bytes!("../../../../policies/prebuilt/pinned.wasm")),
-        ("random-share", include_bytes!("../../../../policies/prebuilt/random-share.wasm")),
-    ]
 }
 
 /// The Wasm host with the limits of a configuration.

@@ -5,6 +5,7 @@
 //! stream cancels the request wherever it is.
 
 mod answer;
+mod builtin;
 mod catalog;
 mod group;
 mod load;
@@ -22,9 +23,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
+pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
 use load::load_catalog;
-pub use load::{LoadProgress, StartError, builtin_policies, policy_host};
+pub use load::{LoadProgress, StartError, policy_host};
 
 use crate::config::Config;
 use crate::telemetry::Metrics;
