@@ -5,7 +5,9 @@
 # checkout, Cargo's home, the toolchain) is mapped to a fixed one.
 set -eu
 
-policies="pinned entropy margin random-share"
+policies="best-of-n big-little cascade citer co-llm contrastive ensemble entropy glimpse margin mixture \
+    pinned proxy-tuning query-level r-stitch r2r random-share relay reward-guided spec-reason \
+    speculative typical"
 target=wasm32-wasip2
 
 cd "$(dirname "$0")/.."

@@ -25,11 +25,11 @@
 use std::cell::RefCell;
 
 use crate::{
-    Accept, Candidate, Decision, Ended, Guard, Handoff, Limit, ModelInfo, Offer, Parcel, Policy, Session,
-    Setting, Signal, Start, Step, Trigger,
+    Accept, Adoption, Answer, Candidate, Decision, Draft, Ended, Found, Guard, Handoff, Limit, ModelInfo,
+    Next, Offer, Parcel, Policy, Rewrite, Role, Session, Setting, Signal, Start, Step, Trigger,
 };
 
-/// A journey of two models under a policy, for tests.
+/// A journey under a policy, for tests: of two models, or of as near to two as the policy allows.
 pub struct Journey<P: Policy> {
     session: P::Session,
     models: u32,
@@ -44,14 +44,20 @@ impl<P: Policy> Journey<P> {
     /// When a setting is not declared or is out of its range.
     #[must_use]
     pub fn begin(settings: &[(&str, f64)]) -> Self {
-        let start = start::<P>(settings);
+        Self::of(start::<P>(settings))
+    }
+
+    /// Begins with what [`start`] made, changed.
+    #[must_use]
+    pub fn of(start: Start) -> Self {
         let models = start.models.len() as u32;
         let (guards, settings) = (P::describe().guards, start.settings.clone());
         Self { session: P::start(start), models, guards, settings }
     }
 
-    /// Asks `route` where a guard of the role fires, or where it has none; elsewhere the host commits the token. What
-    /// looks at text fires where the step's `fired` says so.
+    /// Asks `route` where a guard of the role fires, or where it has none; elsewhere the host commits the token. The
+    /// answer's text is the step's `tail`; the held token has none, so a guard for a text that it completes fires where
+    /// the step's `fired` says so.
     ///
     /// # Panics
     /// When the answer cannot be followed.
@@ -67,11 +73,30 @@ impl<P: Policy> Journey<P> {
         }
         let step = &step;
         let decision = self.session.route(step);
-        if let &Decision::HandOff(Handoff { to, .. }) = &decision {
-            assert!(to < self.models, "handoff to role {to} of {}", self.models);
-            assert_ne!(to, step.role, "handoff to where the journey already is");
+        match &decision {
+            Decision::HandOff(handoff)
+            | Decision::Rewrite(Rewrite { then: Next::HandOff(handoff), .. })
+            | Decision::Adopt(Adoption { then: Next::HandOff(handoff), .. }) => {
+                self.check(&[handoff.to]);
+                assert_ne!(handoff.to, step.role, "handoff to where the journey already is");
+            }
+            Decision::Mix(mixture) => {
+                let roles: Vec<Role> = mixture.parts.iter().map(|part| part.role).collect();
+                assert!(P::describe().distributions, "a mixture needs distributions");
+                self.check(&roles);
+            }
+            Decision::Consult(question) => self.check(&question.models),
+            Decision::Rewrite(rewrite) => {
+                assert!(rewrite.drop <= P::describe().holdback, "what the client has seen is dropped");
+            }
+            Decision::Stay | Decision::Finish | Decision::Adopt(_) => {}
         }
         decision
+    }
+
+    fn check(&self, roles: &[Role]) {
+        let unknown = roles.iter().find(|role| **role >= self.models);
+        assert_eq!(unknown, None, "of a route of {} models", self.models);
     }
 
     fn fires(&self, guard: &Guard, step: &Step) -> bool {
@@ -82,7 +107,8 @@ impl<P: Policy> Journey<P> {
         match &guard.fires {
             Trigger::Above(limit) => signal(step, limit.signal) > value(limit),
             Trigger::Below(limit) => signal(step, limit.signal) < value(limit),
-            Trigger::Text(_) | Trigger::AfterText(_) => false,
+            Trigger::AfterText(text) => step.index == 0 || step.tail.ends_with(text.as_str()),
+            Trigger::Text(_) => false,
         }
     }
 
@@ -94,11 +120,15 @@ impl<P: Policy> Journey<P> {
     /// Asks `receive`, as the host does when a bounded visit has ended.
     ///
     /// # Panics
-    /// When more is taken than was offered.
+    /// When more is taken than was offered, or a model is asked that is not there.
     pub fn receive(&mut self, offer: &Offer) -> Accept {
         let accept = self.session.receive(offer);
-        if let Accept::Take(take) = accept {
-            assert!(take as usize <= offer.tokens.len(), "{take} taken of {}", offer.tokens.len());
+        match &accept {
+            Accept::Take(take) => {
+                assert!(*take as usize <= offer.tokens.len(), "{take} taken of {}", offer.tokens.len());
+            }
+            Accept::Consult(question) => self.check(&question.models),
+            Accept::Verify(_) => {}
         }
         accept
     }
@@ -109,13 +139,16 @@ impl<P: Policy> Journey<P> {
     }
 }
 
-/// What the host would start a journey of two models with: these settings, defaults for the rest.
+/// What the host would start a journey with: these settings, defaults for the rest, and two models, or as near to two as
+/// the policy allows.
 ///
 /// # Panics
 /// When a setting is not declared or is out of its range.
 #[must_use]
 pub fn start<P: Policy>(settings: &[(&str, f64)]) -> Start {
-    let declared = P::describe().parameters;
+    let descriptor = P::describe();
+    let models = 2.clamp(descriptor.models_least, descriptor.models_most);
+    let declared = descriptor.parameters;
     for (key, value) in settings {
         let parameter = declared.iter().find(|parameter| parameter.key == *key);
         let parameter = parameter.unwrap_or_else(|| panic!("parameter {key} is not declared"));
@@ -123,7 +156,7 @@ pub fn start<P: Policy>(settings: &[(&str, f64)]) -> Start {
     }
     let given = |key: &str| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     Start {
-        models: ["small", "large"].map(model).to_vec(),
+        models: (0..models).map(model).collect(),
         settings: declared
             .iter()
             .map(|p| Setting { key: p.key.clone(), value: given(&p.key).unwrap_or(p.default) })
@@ -184,6 +217,19 @@ pub fn offer(source: u32, tokens: &[u32]) -> Offer {
     }
 }
 
+/// One model's answer, as a step or an offer shows it.
+#[must_use]
+pub fn answers(role: Role, found: Found) -> Vec<Answer> {
+    vec![Answer { role, found }]
+}
+
+/// A continuation with this text; every token has this log-probability.
+#[must_use]
+pub fn draft(text: &str, logprob: f32) -> Draft {
+    let tokens: Vec<u32> = (0..text.len().max(1) as u32).collect();
+    Draft { logprobs: vec![logprob; tokens.len()], tokens, text: text.to_string(), why: Ended::Answer }
+}
+
 /// Candidates with these probabilities, tokens 0, 1, 2 and so on.
 #[must_use]
 pub fn candidates(probs: &[f32]) -> Vec<Candidate> {
@@ -218,8 +264,8 @@ pub(crate) fn keep_log(message: &str) {
     LOGS.with(|logs| logs.borrow_mut().push(message.to_string()));
 }
 
-fn model(name: &str) -> ModelInfo {
-    ModelInfo { name: format!("test-{name}"), vocabulary: VOCABULARY, context: 4096 }
+fn model(role: Role) -> ModelInfo {
+    ModelInfo { name: format!("test-{role}"), vocabulary: VOCABULARY, context: 4096 }
 }
 
 const VOCABULARY: u32 = 1000;

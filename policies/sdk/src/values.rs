@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::{
-    Accept, Ask, Bound, Condition, Decision, Descriptor, Guard, Handoff, Limit, Need, Offer, Parameter,
-    Parcel, Question, Role, Signal, Start, Trigger,
+    Accept, Adoption, Answer, Ask, Bound, Condition, Decision, Descriptor, Draft, DraftRequest, Found, Guard,
+    Handoff, Limit, Mask, Mixture, Need, Next, Offer, Parameter, Parcel, Part, Question, Rewrite, Role,
+    Signal, Space, Start, Trigger,
 };
 
 impl Descriptor {
@@ -136,6 +137,12 @@ impl Trigger {
     pub fn after_text(text: &str) -> Self {
         Self::AfterText(text.to_string())
     }
+
+    /// Fires at the first token of the answer and nowhere else: no model writes the text that it waits for.
+    #[must_use]
+    pub fn at_start() -> Self {
+        Self::after_text("\0")
+    }
 }
 
 impl Condition {
@@ -179,6 +186,80 @@ impl Question {
     pub fn to(model: Role, ask: Ask) -> Self {
         Self { models: [model].into(), side: String::new(), with_held: true, ask }
     }
+
+    /// With a text that follows the answer for this question only.
+    #[must_use]
+    pub fn side(mut self, text: &str) -> Self {
+        self.side = text.to_string();
+        self
+    }
+
+    /// About what follows the answer alone, without the held token or what was offered.
+    #[must_use]
+    pub fn without_held(mut self) -> Self {
+        self.with_held = false;
+        self
+    }
+}
+
+impl DraftRequest {
+    /// One continuation of at most so many tokens, drawn as the answer would be.
+    #[must_use]
+    pub fn new(tokens: u32) -> Self {
+        Self { tokens, until: Vec::new(), samples: 1, temperature: None }
+    }
+}
+
+impl Answer {
+    /// The log-probabilities that were asked for; none if something else was.
+    #[must_use]
+    pub fn logprobs(&self) -> &[f32] {
+        if let Found::Logprobs(logprobs) = &self.found { logprobs } else { &[] }
+    }
+
+    /// What the heads say, if that was asked for.
+    #[must_use]
+    pub fn scores(&self) -> &[f32] {
+        if let Found::Scores(scores) = &self.found { scores } else { &[] }
+    }
+
+    /// The continuations that were asked for; none if something else was.
+    #[must_use]
+    pub fn drafts(&self) -> &[Draft] {
+        if let Found::Drafts(drafts) = &self.found { drafts } else { &[] }
+    }
+}
+
+impl Mixture {
+    /// Of these models with these weights; everything is plausible.
+    #[must_use]
+    pub fn new(space: Space, parts: &[(Role, f32)]) -> Self {
+        let parts = parts.iter().map(|&(role, weight)| Part { role, weight }).collect();
+        Self { space, parts, plausible: None }
+    }
+
+    /// Without the tokens that a model finds less probable than `share` times its most probable one.
+    #[must_use]
+    pub fn plausible(mut self, role: Role, share: f32) -> Self {
+        self.plausible = Some(Mask { role, share });
+        self
+    }
+}
+
+impl Rewrite {
+    /// Drops the held token and so many before it.
+    #[must_use]
+    pub fn drop_last(tokens: u32, then: Next) -> Self {
+        Self { keep_held: false, drop: tokens, tokens: Vec::new(), text: String::new(), then }
+    }
+}
+
+impl Adoption {
+    /// All of a draft of the first answer.
+    #[must_use]
+    pub fn whole(draft: u32, then: Next) -> Self {
+        Self { answer: 0, draft, tokens: u32::MAX, then }
+    }
 }
 
 impl Parameter {
@@ -221,6 +302,14 @@ impl Start {
     #[must_use]
     pub fn count(&self, key: &str) -> u32 {
         self.number(key) as u32
+    }
+
+    /// Positions after the prompt that every model of the route can hold. A question beyond them is refused: the answer,
+    /// the offer and a token for each byte of the side text must leave one of them free.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        let context = self.models.iter().map(|model| model.context).min();
+        context.unwrap_or(0).saturating_sub(self.prompt_tokens)
     }
 }
 

@@ -12,12 +12,20 @@ const PROMPT: [u32; 3] = [5, 6, 7];
 const TOKENS_MIN: usize = 4;
 pub(crate) const ROLES: usize = 3;
 const VOCABULARY: u32 = 40;
+const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finaliser of splitmix64: every bit of the result depends on every bit of `x`.
+fn mixed(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
 
 /// A model without weights: its logits are a function of everything before the position.
 fn logits(tokens: &[u32]) -> Vec<f32> {
-    let step = |h: u64, t: u32| (h ^ u64::from(t)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = tokens.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &t| step(h, t));
-    let logit = |token: u32| (step(hash, token) >> 40) as f32 / (1 << 22) as f32 - 2.0;
+    let step = |h: u64, t: u32| mixed(h ^ u64::from(t).wrapping_add(1));
+    let hash = tokens.iter().fold(SALT, |h, &t| step(h, t));
+    let logit = |token: u32| (step(hash, token) >> 40) as f32 / (1 << 21) as f32 - 4.0;
     (0..VOCABULARY).map(logit).collect()
 }
 

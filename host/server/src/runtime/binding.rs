@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use engine::compare_tokenizers;
 use policy::{Descriptor, Isolation, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
 
+use super::builtin::builtin_policies;
 use super::catalog::{Deciding, Model, ModelIx, PolicySource, Route};
-use super::load::{StartError, assemble, builtin_policies};
+use super::load::{StartError, assemble};
 use super::share::{self, Calibration};
 use crate::config::{self, Config};
 

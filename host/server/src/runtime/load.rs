@@ -114,17 +114,6 @@ pub enum StartError {
     Thread(#[source] std::io::Error),
 }
 
-/// The policies inside the binary: name and component.
-#[must_use]
-pub fn builtin_policies() -> [(&'static str, &'static [u8]); 4] {
-    [
-        ("entropy", include_bytes!("../../../../policies/prebuilt/entropy.wasm")),
-        ("margin", include_bytes!("../../../../policies/prebuilt/margin.wasm")),
-        ("pinned", include_bytes!("../../../../policies/prebuilt/pinned.wasm")),
-        ("random-share", include_bytes!("../../../../policies/prebuilt/random-share.wasm")),
-    ]
-}
-
 /// Loads all models and policies.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 
 mod answer;
 mod binding;
+mod builtin;
 mod catalog;
 mod group;
 mod load;
@@ -26,9 +27,10 @@ use tokio_util::task::TaskTracker;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
 pub use binding::policy_host;
+pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
 use load::load_catalog;
-pub use load::{LoadProgress, StartError, builtin_policies};
+pub use load::{LoadProgress, StartError};
 
 use crate::config::Config;
 use crate::telemetry::Metrics;
