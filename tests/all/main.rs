@@ -1,6 +1,7 @@
 //! End-to-end tests: real models, real Wasm, and where it matters real HTTP.
 
 mod bad_input;
+mod builtin;
 mod http_answers;
 mod http_clients;
 mod http_errors;

@@ -33,15 +33,15 @@ policy = "builtin:margin"
 settings = { threshold = 0.999, tokens = 5 }
 "#;
 
-const SAMPLED: Sampling = Sampling { temperature: 1.0, top_p: 0.95, top_k: 40, min_p: 0.0 };
+pub(crate) const SAMPLED: Sampling = Sampling { temperature: 1.0, top_p: 0.95, top_k: 40, min_p: 0.0 };
 
-struct Made {
-    ids: Vec<u32>,
-    text: String,
-    roles: BTreeSet<u16>,
+pub(crate) struct Made {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) text: String,
+    pub(crate) roles: BTreeSet<u16>,
 }
 
-async fn answer(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> Made {
+pub(crate) async fn answer(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> Made {
     let selected = runtime.catalog().select(route).expect("configured");
     let message = engine::ChatMessage { role: "user".to_owned(), content: question.to_owned() };
     let prompt =
@@ -63,7 +63,7 @@ async fn answer(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> Ma
     panic!("{route}: the stream ended without a last word");
 }
 
-fn questions(count: usize) -> Vec<String> {
+pub(crate) fn questions(count: usize) -> Vec<String> {
     let mix = tinypair::problems::Mix::DEFAULT;
     tinypair::problems::held_out(mix, 77, count).into_iter().map(|problem| problem.question).collect()
 }

@@ -11,7 +11,7 @@ const EOS: u32 = 0;
 const PROMPT: [u32; 3] = [5, 6, 7];
 const TOKENS_MIN: usize = 4;
 pub(crate) const ROLES: usize = 3;
-const VOCABULARY: u32 = 40;
+pub(crate) const VOCABULARY: u32 = 40;
 const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finaliser of splitmix64: every bit of the result depends on every bit of `x`.
@@ -21,16 +21,16 @@ fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A model without weights: its logits are a function of everything before the position.
-fn logits(tokens: &[u32]) -> Vec<f32> {
+/// A model without weights: its logits are a function of everything before the position, and of which model it is.
+pub(crate) fn logits(tokens: &[u32], model: u64) -> Vec<f32> {
     let step = |h: u64, t: u32| mixed(h ^ u64::from(t).wrapping_add(1));
-    let hash = tokens.iter().fold(SALT, |h, &t| step(h, t));
+    let hash = tokens.iter().fold(SALT.wrapping_mul(model + 1), |h, &t| step(h, t));
     let logit = |token: u32| (step(hash, token) >> 40) as f32 / (1 << 21) as f32 - 4.0;
     (0..VOCABULARY).map(logit).collect()
 }
 
 /// The draw after these tokens, as an engine makes it.
-fn drawn(tokens: &[u32], draw: &Draw<'_>) -> Sampled {
+fn drawn(tokens: &[u32], draw: &Draw<'_>, model: u64) -> Sampled {
     // Questions are about the model's own logits, and ask for something beside the token.
     assert!(
         draw.adjust.is_some()
@@ -47,7 +47,7 @@ fn drawn(tokens: &[u32], draw: &Draw<'_>) -> Sampled {
         assert_eq!(counted, walked, "the counts are those of the tokens before the position");
         assert_eq!(adjust.barred.is_empty(), tokens.len() >= PROMPT.len() + TOKENS_MIN);
     }
-    let own = Distribution::new(logits(tokens)).expect("finite logits");
+    let own = Distribution::new(logits(tokens, model)).expect("finite logits");
     let token = own.drawn_from(draw).expect("something is allowed").sample(draw.uniform);
     let top = own.top(2);
     Sampled {
@@ -65,9 +65,9 @@ fn drawn(tokens: &[u32], draw: &Draw<'_>) -> Sampled {
     }
 }
 
-/// One model's KV: it must always be a prefix of what the journey says was fed.
+/// One model's KV, and which model it is: it must always be a prefix of what the journey says was fed.
 #[derive(Default)]
-pub(crate) struct Kv(pub(crate) Vec<u32>);
+pub(crate) struct Kv(pub(crate) Vec<u32>, pub(crate) u64);
 
 impl Kv {
     /// Feeds at most `chunk` tokens; what was drawn after them.
@@ -81,7 +81,8 @@ impl Kv {
         let (wanted, end) = (journey.wanted(), from + count);
         assert_eq!(wanted.end, from + tokens.len(), "draws are after the last of what is pending");
         let after = wanted.start.min(end)..wanted.end.min(end);
-        let all = after.map(|position| drawn(&self.0[..=position], &journey.draw(position))).collect();
+        let all =
+            after.map(|position| drawn(&self.0[..=position], &journey.draw(position), self.1)).collect();
         journey.fed(count);
         all
     }
