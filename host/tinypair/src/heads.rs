@@ -22,7 +22,7 @@ pub struct EmbeddedHead {
 pub const R2R: EmbeddedHead = EmbeddedHead {
     name: "r2r",
     model: "small",
-    threshold: 0.03,
+    threshold: 0.01,
     graph: "r2r.toml",
     files: &[
         ("r2r.toml", include_bytes!("../models/small/heads/r2r.toml")),

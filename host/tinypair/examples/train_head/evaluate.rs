@@ -8,6 +8,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use journey::Sampled;
+use tinypair::heads::R2R;
 use tinypair::problems::{HELD_OUT_SEED, Mix, held_out};
 
 use crate::label::{self, Example};
@@ -44,8 +45,9 @@ impl Signal {
 /// Prints the table of a mix, of `count` problems; the head must be attached to the small model.
 pub(crate) fn table(pair: &mut Pair, mix: Mix, count: usize, out: &mut impl Write) -> Result<()> {
     let thresholds = thresholds(pair, mix)?;
-    // One way of routing a line: a signal and a threshold, the small model alone, the large model alone.
-    let mut ways: Vec<(Signal, f32)> = vec![(Signal::Random, f32::INFINITY), (Signal::Random, 0.0)];
+    // The small model alone, the large one alone, the committed threshold, and then the cells of the table.
+    let mut ways: Vec<(Signal, f32)> =
+        vec![(Signal::Random, f32::INFINITY), (Signal::Random, 0.0), (Signal::Head, R2R.threshold)];
     ways.extend(thresholds.iter().flatten());
     let mut routed = vec![Routed::default(); ways.len()];
     for problems in held_out(mix, HELD_OUT_SEED, count).chunks(LANES) {
@@ -56,9 +58,11 @@ pub(crate) fn table(pair: &mut Pair, mix: Mix, count: usize, out: &mut impl Writ
         }
     }
     writeln!(out, "\n{count} held-out problems, mix {}", mix.name())?;
-    writeln!(out, "small alone {}, large alone {}\n", solved(&routed[0]), solved(&routed[1]))?;
+    writeln!(out, "small alone {}, large alone {}", solved(&routed[0]), solved(&routed[1]))?;
+    let (share, solved_so, threshold) = (routed[2].share(), solved(&routed[2]), R2R.threshold);
+    writeln!(out, "head at {threshold}: {solved_so} with {share:.2} % of the tokens from large\n")?;
     writeln!(out, "| share | head | entropy | margin | random |\n|---|---|---|---|---|")?;
-    let lines = routed[2..].chunks(Signal::ALL.len()).zip(thresholds);
+    let lines = routed[3..].chunks(Signal::ALL.len()).zip(thresholds);
     for (share, (routed, ways)) in SHARES.iter().zip(lines) {
         write!(out, "| {share} %")?;
         for (routed, (_, threshold)) in routed.iter().zip(ways) {

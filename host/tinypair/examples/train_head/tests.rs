@@ -75,8 +75,8 @@ fn the_written_head_computes_what_was_trained() {
 const GOLDEN: [(usize, f32); 4] =
     [(62, 0.225_554_73), (87, 0.001_433_539), (113, 0.001_802_741_7), (114, 0.097_923_75)];
 /// Percent of 500 problems solved at the threshold, as the README has it.
-const ACCURACY: f64 = 98.0;
+const ACCURACY: f64 = 99.0;
 /// What a hundred of them may be worse.
 const TOLERANCE: f64 = 4.0;
-/// Most percent of tokens from the large model: the README's and a tenth of it.
-const SHARE: f64 = 2.5;
+/// Most percent of tokens from the large model: the README's 2.35 and what a hundred problems may need more.
+const SHARE: f64 = 2.7;
