@@ -38,6 +38,24 @@ impl ModelFiles {
         }
     }
 
+    /// Where a file is, for people.
+    pub(crate) fn shown(&self, file: &str) -> String {
+        match self {
+            Self::Directory(path) => shown(&path.join(file)),
+            Self::Embedded { name, .. } => format!("{file} of the embedded model {name}"),
+        }
+    }
+
+    /// The whole content of a file that must be there, with the plain reason if it cannot be read.
+    pub(crate) fn bytes(&self, file: &str) -> std::io::Result<Cow<'static, [u8]>> {
+        match self {
+            Self::Directory(path) => std::fs::read(path.join(file)).map(Cow::Owned),
+            Self::Embedded { files, .. } => {
+                embedded(files, file).map(Cow::Borrowed).ok_or_else(|| ErrorKind::NotFound.into())
+            }
+        }
+    }
+
     /// The whole content of a file, or `None` if there is no such file.
     pub(crate) fn read(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, EngineError> {
         match self {

@@ -25,13 +25,14 @@ mod tensors;
 pub(crate) mod tests;
 mod written;
 
+use std::io;
 use std::path::Path;
 
 pub use error::HeadError;
 pub(crate) use graph::{Graph, Input, Map, Node, Op, Product};
 
 use crate::cpu::Runner;
-use crate::{EngineError, ModelSpec};
+use crate::{EngineError, ModelFiles, ModelSpec};
 use resolve::resolve;
 use tensors::Tensors;
 use written::Written;
@@ -56,19 +57,31 @@ impl Head {
     /// # Errors
     /// [`HeadError`], naming the file, the node and the tensor, with the shape that was expected and the one found.
     pub fn load(path: &Path, model: &ModelSpec) -> Result<Self, HeadError> {
-        let file = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| HeadError::Read { file: file.clone(), source })?;
-        let written = Written::parse(&file, &text)?;
-        let mut tensors = Tensors::open(path, &written.weights)?;
-        let graph = resolve(&written, model, &mut tensors)?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let graph = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        Self::load_from(&ModelFiles::Directory(folder), &graph, model)
+    }
+
+    /// As [`Head::load`], from files that may be in the binary: `graph` is the name of one of them.
+    ///
+    /// # Errors
+    /// As [`Head::load`].
+    pub fn load_from(files: &ModelFiles, graph: &str, model: &ModelSpec) -> Result<Self, HeadError> {
+        let file = files.shown(graph);
+        let unreadable = |source| HeadError::Read { file: file.clone(), source };
+        let bytes = files.bytes(graph).map_err(unreadable)?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let written = Written::parse(&file, text)?;
+        let mut tensors = Tensors::open(files, &file, &written.weights)?;
+        let resolved = resolve(&written, model, &mut tensors)?;
         let weights = |product: &Product| product.needed.parameters();
-        let matrices: u64 = graph.products().map(weights).sum();
-        let parameters = matrices + graph.vector_parameters();
-        let runner = Runner::pack(graph, &mut |needed| tensors.read(needed))
+        let matrices: u64 = resolved.products().map(weights).sum();
+        let parameters = matrices + resolved.vector_parameters();
+        let runner = Runner::pack(resolved, &mut |needed| tensors.read(needed))
             .map_err(|source| tensors.unreadable(source))?;
         Ok(Self {
-            name: path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            name: graph.strip_suffix(".toml").unwrap_or(graph).to_owned(),
             file,
             scores: written.scores,
             fits: [model.hidden, model.vocabulary],

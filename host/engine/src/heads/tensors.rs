@@ -2,8 +2,6 @@
 //!
 //! Shapes are checked by the header, before a byte of weights is read.
 
-use std::path::Path;
-
 use super::error::place;
 use super::{HeadError, Product};
 use crate::checkpoint::{Checkpoint, Raw};
@@ -20,17 +18,15 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Opens the file `name` beside the graph at `path`.
-    pub(super) fn open(path: &Path, name: &str) -> Result<Self, HeadError> {
-        let graph = path.display().to_string();
+    /// Opens the file `name`, one of `files` as is the graph that is shown as `graph`.
+    pub(super) fn open(files: &ModelFiles, graph: &str, name: &str) -> Result<Self, HeadError> {
+        let graph = graph.to_owned();
         if name.is_empty() || name.contains(['/', '\\']) {
             let problem = format!("is {name:?}; it is the name of a file beside this one");
             return Err(HeadError::Key { file: graph, key: "weights", problem });
         }
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let file = folder.join(name).display().to_string();
-        let blob = ModelFiles::Directory(folder).open(name);
-        let opened = blob.and_then(|blob| blob.map(Checkpoint::open_safetensors).transpose());
+        let file = files.shown(name);
+        let opened = files.open(name).and_then(|blob| blob.map(Checkpoint::open_safetensors).transpose());
         match opened {
             Ok(Some(checkpoint)) => Ok(Self { graph, file, checkpoint }),
             Ok(None) => Err(HeadError::Read { file, source: std::io::ErrorKind::NotFound.into() }),

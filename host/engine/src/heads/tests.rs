@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::{Head, HeadError, ModelSpec, WeightType};
+use crate::{Head, HeadError, ModelFiles, ModelSpec, WeightType};
 
 /// A tensor to write: name, shape, numbers.
 pub(crate) type Tensor<'a> = (&'a str, &'a [usize], &'a [f32]);
@@ -185,6 +185,22 @@ fn keys_of_the_file_are_checked() {
     let none = one_row().replace("['score']", "[]");
     assert_eq!(refusal(&none, &[ROW, BIAS]), "router.toml: scores is empty; name the nodes that are scores");
     assert!(matches!(Head::load(Path::new("no/such.toml"), &model(4, 10)), Err(HeadError::Read { .. })));
+}
+
+#[test]
+fn a_head_in_the_binary_loads_as_one_on_disk_does() {
+    const GRAPH: &[u8] = b"weights = 'none.safetensors'\nscores = ['unsure']\n\
+        [[nodes]]\nname = 'unsure'\nop = 'relu'\nfrom = 'entropy'";
+    // A file without tensors: the length of its header, and the header.
+    const NONE: &[u8] = b"\x02\0\0\0\0\0\0\0{}";
+    let files = &[("unsure.toml", GRAPH), ("none.safetensors", NONE)];
+    let files = ModelFiles::Embedded { name: "tiny", files };
+    let head = Head::load_from(&files, "unsure.toml", &model(4, 10)).unwrap();
+    assert_eq!((head.name(), head.parameters()), ("unsure", 0));
+    let Err(error) = Head::load_from(&files, "other.toml", &model(4, 10)) else {
+        panic!("a head was loaded")
+    };
+    assert!(error.to_string().starts_with("reading other.toml of the embedded model tiny; "), "{error}");
 }
 
 #[test]
