@@ -83,7 +83,10 @@ async fn models_and_routes_are_listed_with_what_can_be_set() {
     assert_eq!(list["object"], "list");
     let models = list["data"].as_array().unwrap();
     let ids: Vec<&str> = models.iter().map(|model| model["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["large", "pair/entropy", "pair/margin", "pair/pinned", "pair/random", "small"]);
+    assert_eq!(
+        ids,
+        ["large", "pair/entropy", "pair/margin", "pair/pinned", "pair/r2r", "pair/random", "small"]
+    );
     for path in ["/v1/models/pair/entropy", "/v1/models/pair%2Fentropy"] {
         let model = Server::embedded().get(path).await.json();
         assert_eq!(model, models[1]);

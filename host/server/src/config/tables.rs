@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
 use super::tree::count;
-use super::{ConfigError, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
+use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
 use crate::models::ModelSource;
 
 /// The file as written.
@@ -41,7 +41,7 @@ pub(super) struct ModelTable {
     kv: engine::KvType,
     kv_mib: Option<NonZeroU32>,
     #[serde(default)]
-    heads: BTreeMap<String, PathBuf>,
+    heads: BTreeMap<String, String>,
 }
 
 impl ModelTable {
@@ -57,7 +57,11 @@ impl ModelTable {
         let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
         let sim = self.sim.map(|sim| sim.check(name)).transpose()?;
         let Self { threads, kv, kv_mib, .. } = self;
-        let heads = self.heads.into_iter().map(|(head, path)| (head, folder.join(path))).collect();
+        let source_of = |given: String| match given.strip_prefix("embedded:") {
+            Some(embedded) => HeadSource::Embedded(embedded.to_owned()),
+            None => HeadSource::Path(folder.join(given)),
+        };
+        let heads = self.heads.into_iter().map(|(head, given)| (head, source_of(given))).collect();
         Ok(Model { source, limits, threads, device, sim, kv, kv_mib, heads })
     }
 }

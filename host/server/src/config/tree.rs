@@ -131,7 +131,16 @@ pub struct Model {
     pub kv_mib: Option<NonZeroU32>,
     /// `[models.NAME.heads]`: graph files of the model's heads by name; see `examples/heads`. A policy that needs a head
     /// names it.
-    pub heads: BTreeMap<String, PathBuf>,
+    pub heads: BTreeMap<String, HeadSource>,
+}
+
+/// Where a head's graph is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadSource {
+    /// `embedded:NAME`: inside the binary.
+    Embedded(String),
+    /// A file, with the weights that it names beside it.
+    Path(PathBuf),
 }
 
 /// `[routes.NAME]`

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{
-    CoreSharing, Cores, Device, Engine, EngineError, Head, HeadError, LoadOptions, Loaded, Mismatch,
-    ModelFiles, SimDevice,
+    CoreSharing, Cores, Device, Engine, EngineError, HeadError, LoadOptions, Loaded, Mismatch, ModelFiles,
+    SimDevice,
 };
 use policy::{ModelInfo, PolicyError};
 use scheduler::conductor::Bounds;
 
 use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
+use super::heads;
 use super::subserver::Powered;
 use crate::config::{self, Config};
 use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory, kv_budget};
@@ -98,6 +98,16 @@ pub enum StartError {
         /// What does not fit.
         problem: String,
     },
+    /// `embedded:NAME` names no head.
+    #[error("models.{model}.heads: the binary holds no head {head:?}; it holds {known}")]
+    NoSuchHead {
+        /// The model.
+        model: String,
+        /// What was asked for.
+        head: String,
+        /// What there is.
+        known: String,
+    },
     /// A head does not load.
     #[error("models.{model}.heads.{head}: {source}")]
     Head {
@@ -136,7 +146,7 @@ pub(super) fn load_catalog(
         if model.threads.is_none() || config.server.cores != CoreSharing::Split {
             engine.share_cores(&cores);
         }
-        let heads = attach_heads(name, model, &mut *engine)?;
+        let heads = heads::attach(name, model, &mut *engine)?;
         models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads });
         engines.push(Powered { name: name.to_owned(), engine, device: device(model), limits: model.limits });
     }
@@ -218,33 +228,6 @@ fn load(
     }
     let heard = &mut |read: engine::Progress| progress.model(name, read.done_bytes, read.total_bytes);
     engine::load_on(model.device, name, files, options, heard)
-}
-
-/// Gives an engine its heads; which of its scores are whose.
-fn attach_heads(
-    name: &str,
-    model: &config::Model,
-    engine: &mut dyn Engine,
-) -> Result<BTreeMap<String, Range<usize>>, StartError> {
-    let refused = |source| StartError::Model { model: name.to_owned(), source: Box::new(source) };
-    let mut heads = Vec::with_capacity(model.heads.len());
-    let mut ranges = BTreeMap::new();
-    let mut scores = 0;
-    for (head_name, path) in &model.heads {
-        let head = Head::load(path, engine.spec()).map_err(|source| StartError::Head {
-            model: name.to_owned(),
-            head: head_name.clone(),
-            source,
-        })?;
-        let own = scores..scores + head.scores().len();
-        scores = own.end;
-        ranges.insert(head_name.clone(), own);
-        heads.push(head);
-    }
-    if !heads.is_empty() {
-        engine.attach(heads).map_err(refused)?;
-    }
-    Ok(ranges)
 }
 
 /// Devices by number, each kind in its own third: the processor's cores are one, each GPU is one, each simulated one.

@@ -9,6 +9,7 @@ mod binding;
 mod builtin;
 mod catalog;
 mod group;
+mod heads;
 mod load;
 mod policies;
 mod share;
