@@ -55,7 +55,10 @@ impl Input {
             Self::Route { step, .. } => {
                 let Sampled { candidates, logprobs, scores, .. } = &step.sampled;
                 let numbers = (logprobs.len() + scores.len()) * size_of::<f32>();
-                candidates.len() * size_of::<Candidate>() + numbers + step.tail.len() + bytes_of(&step.answers)
+                candidates.len() * size_of::<Candidate>()
+                    + numbers
+                    + step.tail.len()
+                    + bytes_of(&step.answers)
             }
             Self::Send { handoff, .. } => handoff.until.len() * size_of::<Condition>(),
             Self::Receive { offer, .. } => {
