@@ -1,6 +1,9 @@
 //! End-to-end tests: real models, real Wasm, and where it matters real HTTP.
 
 mod bad_input;
+#[path = "../../host/policy/tests/all/guest.rs"]
+#[expect(dead_code, reason = "the tests of the policy host use the rest")]
+mod guest;
 mod http_answers;
 mod http_clients;
 mod http_errors;
@@ -9,6 +12,7 @@ mod http_routing;
 mod http_sampling;
 mod http_two;
 mod memory;
+mod misbehaving;
 mod prebuilt;
 mod questions;
 mod recompile;
