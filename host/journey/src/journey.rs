@@ -95,7 +95,12 @@ impl Journey {
     }
 
     /// Takes the next token drawn, in the order of [`Self::wanted`]; first tell what was [`fed`](Self::fed).
-    pub fn hold(&mut self, sampled: Sampled) -> Consult {
+    pub fn hold(&mut self, mut sampled: Sampled) -> Consult {
+        if !sampled.scores.is_empty() {
+            let of_model = std::mem::take(&mut sampled.scores);
+            let seen = self.request.rules().map_or(&[][..], |rules| rules.scores_of(self.here));
+            sampled.scores = seen.iter().filter_map(|&score| of_model.get(score).copied()).collect();
+        }
         if self.errand.is_some() {
             return self.hear(sampled);
         }

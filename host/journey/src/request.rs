@@ -46,8 +46,9 @@ pub struct Rules {
     pub holds_visits: bool,
     /// Whether the distributions of held tokens and of visits are kept.
     pub distributions: bool,
-    /// Whether models' heads are run.
-    pub scores: bool,
+    /// By role: which of the scores that the model's engine gives the policy sees, in its order. Roles beyond the list
+    /// have none, and their heads are not run.
+    pub scores: Vec<Vec<usize>>,
     /// Bytes of the answer's end that a step shows.
     pub tail: usize,
     /// Committed tokens that the client does not see until others follow.
@@ -55,6 +56,12 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The scores of a role that the policy sees.
+    #[must_use]
+    pub fn scores_of(&self, role: Role) -> &[usize] {
+        self.scores.get(role.index()).map_or(&[], Vec::as_slice)
+    }
+
     /// The guards of a role, with their indices.
     pub fn guards_of(&self, role: Role) -> impl Iterator<Item = (u32, &Trigger)> {
         let of_role = (0u32..).zip(&self.guards).filter(move |(_, guard)| guard.role == role);

@@ -247,7 +247,7 @@ fn rules() -> impl Strategy<Value = Rules> {
             holds_visits,
             holdback,
             distributions: true,
-            scores: false,
+            scores: vec![vec![0], Vec::new(), vec![1, 0]],
             tail: 8,
         },
     )

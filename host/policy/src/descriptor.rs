@@ -140,7 +140,8 @@ impl Descriptor {
             guards: self.guards.iter().map(guard).collect(),
             holds_visits: self.receives,
             distributions: self.distributions,
-            scores: self.needs.iter().any(|need| !need.heads.is_empty()),
+            // Which scores of a model's engine are meant is known where the model is.
+            scores: Vec::new(),
             tail: self.tail,
             holdback: self.holdback,
         }

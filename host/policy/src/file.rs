@@ -108,6 +108,12 @@ impl PolicyFile {
         self.served.current.load_full()
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.served.path
+    }
+
     /// How the reloading goes.
     #[must_use]
     pub fn status(&self) -> FileStatus {

@@ -8,6 +8,11 @@ use tokenrouter::cli::{Cli, CliError};
 use tokenrouter::terminal::{Terminal, palette};
 
 fn main() -> ExitCode {
+    // A process of its own, with little memory and time, compiles what tenants upload.
+    #[cfg(unix)]
+    if std::env::args_os().nth(1).is_some_and(|first| first == policy::compile_child::ARGUMENT) {
+        return policy::compile_child::main();
+    }
     match Cli::parse().perform() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,

@@ -41,7 +41,7 @@ impl Journey {
             adjust: self.adjust(position),
             candidates: self.request.candidates,
             keep: self.rules_need(|rules| rules.distributions),
-            scores: self.rules_need(|rules| rules.scores),
+            scores: self.rules_need(|rules| !rules.scores_of(self.here).is_empty()),
             ..Draw::new(self.request.sampling, sample)
         };
         match (&self.errand, &self.verification) {

@@ -52,7 +52,7 @@ fn drawn(tokens: &[u32], draw: &Draw<'_>) -> Sampled {
         },
         candidates: own.top(draw.candidates),
         logprobs: draw.logprobs_of.iter().map(|&token| own.logprob(token) as f32).collect(),
-        scores: if draw.scores { vec![0.5] } else { Vec::new() },
+        scores: if draw.scores { vec![0.5, 0.25] } else { Vec::new() },
         kept: draw.keep.then(|| Arc::new(own)),
     }
 }

@@ -52,9 +52,10 @@
 
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.route")
     (param $step i32) (result i32)
-    (local $run i32) (local $role i32) (local $token i32) (local $entropy f32)
+    (local $self i32) (local $run i32) (local $role i32) (local $token i32) (local $entropy f32)
     (local $candidates i32) (local $candidates_len i32)
     ;; The session comes first; the step is 4 bytes in.
+    (local.set $self (i32.load (local.get $step)))
     (local.set $run (i32.load offset=8 (local.get $step)))
     (local.set $role (i32.load offset=12 (local.get $step)))
     (local.set $token (i32.load offset=16 (local.get $step)))

@@ -13,12 +13,12 @@ use crate::support::{arming, host_with, start, sure};
 /// every step hands off for as many tokens as there were steps. One page of memory is enough for every test.
 fn counting() -> Guest {
     let count = "(i32.store (local.get $self) (i32.add (i32.load (local.get $self)) (i32.const 1))) \
-        (i32.store (i32.const 40) (i32.load (local.get $self)))";
+        (i32.store (i32.const 136) (i32.load (local.get $self)))";
     let begin = "(global.set $free (i32.add (global.get $free) (i32.const 8)))";
     Guest::good()
         .put("(call $new (i32.const 1))", "(call $new (i32.sub (global.get $free) (i32.const 8)))")
         .always(Call::Start, begin)
-        .put("@ROUTE@", &format!("{count} @ROUTE@ (return (i32.const 32))"))
+        .put("@ROUTE@", &format!("{count} @ROUTE@ (return (i32.const 128))"))
 }
 
 fn one_shard() -> Limits {

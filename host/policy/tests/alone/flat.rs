@@ -50,12 +50,22 @@ fn start(revision: &Arc<Revision>) -> Start {
         settings: revision.settings(&Default::default()).expect("the defaults are allowed"),
         prompt_tokens: 10,
         max_tokens: 100,
+        prompt: String::new(),
         seed: 42,
     }
 }
 
 fn step() -> Step {
-    Step { index: 0, run: 0, role: Role::ENTRY, at_eos: false, sampled: Sampled::default() }
+    Step {
+        index: 0,
+        run: 0,
+        role: Role::ENTRY,
+        at_eos: false,
+        fired: None,
+        sampled: Sampled::default(),
+        tail: String::new(),
+        answers: Vec::new(),
+    }
 }
 
 fn resident_bytes() -> u64 {

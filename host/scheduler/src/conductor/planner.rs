@@ -164,15 +164,17 @@ impl Planner {
     }
 }
 
-/// The threshold by the paper's chain, on a grid of a quarter of a small-model step.
+/// The threshold by the paper's chain, on a grid of a quarter of a small-model step, or coarser where the other model's
+/// step would be too long on it: a chain's time grows with that length, and beliefs may be far off at first.
 ///
 /// With more journeys than the chain can hold, the threshold of the largest number that it can, in proportion.
 fn paper_batch(plan: &Plan) -> usize {
     let pair = plan.pair;
     let mut held = pair.journeys.round().clamp(1.0, CHAIN_JOURNEYS_MAX);
+    let longest_s = pair.small.step_s(pair.journeys).max(pair.large.step_s(pair.journeys));
+    let tick_s = (pair.small.step_s(1.0) / 4.0).max(longest_s / CHAIN_TICKS_MAX);
     loop {
-        let mut chain =
-            Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, pair.small.step_s(1.0) / 4.0);
+        let mut chain = Chain::of_pair(&crate::plan::Pair { journeys: held, ..pair }, tick_s);
         chain.states_max = CHAIN_STATES_MAX;
         match chain.best() {
             Ok(rated) => return ((rated.batch[1] as f64 * pair.journeys / held).round() as usize).max(1),
@@ -277,3 +279,5 @@ const WAIT_CYCLES_MAX: f64 = 4.0;
 /// Most journeys and states of the paper's chain: below a tenth of a second for all thresholds.
 const CHAIN_JOURNEYS_MAX: f64 = 16.0;
 const CHAIN_STATES_MAX: usize = 8000;
+/// Longest step on the chain's grid.
+const CHAIN_TICKS_MAX: f64 = 128.0;

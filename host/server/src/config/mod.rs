@@ -14,7 +14,7 @@ mod tree;
 pub use error::ConfigError;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
-pub use tree::{Config, Model, PolicySource, Route, Sandbox, Server};
+pub use tree::{Config, Isolation, Model, PolicySource, Route, Sandbox, Server};
 
 /// The configuration used when none is given, as text.
 pub const EMBEDDED: &str = include_str!("../../../../examples/configs/embedded.toml");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -40,6 +40,8 @@ pub(super) struct ModelTable {
     #[serde(default)]
     kv: engine::KvType,
     kv_mib: Option<NonZeroU32>,
+    #[serde(default)]
+    heads: BTreeMap<String, PathBuf>,
 }
 
 impl ModelTable {
@@ -55,7 +57,8 @@ impl ModelTable {
         let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
         let sim = self.sim.map(|sim| sim.check(name)).transpose()?;
         let Self { threads, kv, kv_mib, .. } = self;
-        Ok(Model { source, limits, threads, device, sim, kv, kv_mib })
+        let heads = self.heads.into_iter().map(|(head, path)| (head, folder.join(path))).collect();
+        Ok(Model { source, limits, threads, device, sim, kv, kv_mib, heads })
     }
 }
 
@@ -101,16 +104,19 @@ impl RouteTable {
                 return Err(ConfigError::value(key("models"), problem));
             }
         }
-        let fallback = self.fallback.as_ref().unwrap_or(&self.models[0]);
-        let Some(fallback) = self.models.iter().position(|model| model == fallback) else {
-            let problem = format!("{fallback:?} is not one of the route's models {}", self.models.join(", "));
-            return Err(ConfigError::value(key("fallback"), problem));
+        let role = |fallback: &String| {
+            let place = self.models.iter().position(|model| model == fallback);
+            place.map(|place| journey::Role(place as u16)).ok_or_else(|| {
+                let problem =
+                    format!("{fallback:?} is not one of the route's models {}", self.models.join(", "));
+                ConfigError::value(key("fallback"), problem)
+            })
         };
+        let fallback = self.fallback.as_ref().map(role).transpose()?;
         let policy = match self.policy.strip_prefix("builtin:") {
             Some(builtin) => PolicySource::Builtin(builtin.to_owned()),
             None => PolicySource::File(folder.join(self.policy)),
         };
-        let fallback = journey::Role(fallback as u16);
         let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
         Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
     }

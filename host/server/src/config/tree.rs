@@ -72,6 +72,21 @@ pub struct Sandbox {
     pub fuel_per_call: u64,
     /// Wall-clock milliseconds of one call. Default 50.
     pub deadline_ms: NonZeroU32,
+    /// Who shares an instance of a policy, and so its memory: the journeys of one `tenant`, or nobody: one instance per
+    /// `journey`. Default `tenant`.
+    pub isolation: Isolation,
+    /// Folder for compiled policies, which then start in a millisecond. Nobody else may write in it. Default: none is kept.
+    pub cache: Option<PathBuf>,
+}
+
+/// Who shares an instance of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// The journeys of one tenant.
+    Tenant,
+    /// Nobody.
+    Journey,
 }
 
 impl Default for Sandbox {
@@ -81,6 +96,8 @@ impl Default for Sandbox {
             memory_mib: NonZeroU32::new(64).expect("64 is not 0"),
             fuel_per_call: 2_000_000,
             deadline_ms: ms,
+            isolation: Isolation::Tenant,
+            cache: None,
         }
     }
 }
@@ -112,6 +129,9 @@ pub struct Model {
     /// `kv_mib`: memory for keys and values, in MiB. Default: a part of what weights leave free, the same number of tokens
     /// for every model; on a GPU 1024.
     pub kv_mib: Option<NonZeroU32>,
+    /// `[models.NAME.heads]`: graph files of the model's heads by name; see `examples/heads`. A policy that needs a head
+    /// names it.
+    pub heads: BTreeMap<String, PathBuf>,
 }
 
 /// `[routes.NAME]`
@@ -121,8 +141,8 @@ pub struct Route {
     pub models: Vec<String>,
     /// Who decides.
     pub policy: PolicySource,
-    /// The role that goes on alone when the policy fails.
-    pub fallback: journey::Role,
+    /// The role that goes on alone when the policy fails. Default: what the policy says, or the entry model.
+    pub fallback: Option<journey::Role>,
     /// `slo_tpot_ms`, `slo_itl_ms`: as under `[scheduler]`, for answers of this route.
     pub slo_tpot_ms: Option<f64>,
     /// See `slo_tpot_ms`.
@@ -198,7 +218,9 @@ impl Config {
             let bounds = [("slo_tpot_ms", route.slo_tpot_ms), ("slo_itl_ms", route.slo_itl_ms)];
             scheduler.check_bounds(&format!("routes.{name:?}"), bounds)?;
         }
-        Ok(Self { server: file.server, sandbox: file.sandbox, scheduler, models, routes })
+        let mut sandbox = file.sandbox;
+        sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
+        Ok(Self { server: file.server, sandbox, scheduler, models, routes })
     }
 }
 

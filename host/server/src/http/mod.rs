@@ -103,6 +103,7 @@ pub fn router(app: App) -> Router {
         .route("/ready", get(watch::ready))
         .route("/metrics", get(watch::metrics))
         .route("/admin/scheduler", get(watch::scheduler))
+        .route("/admin/policies", get(watch::policies))
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn(envelope::wrap))

@@ -41,7 +41,7 @@ fn model(route: &Route, created: u64) -> Value {
         "context": route.context,
         "route": {
             "models": route.model_names,
-            "fallback": route.model_names[route.fallback.index()],
+            "fallback": route.model_names[route.fallback(route.policy_revision().as_deref()).index()],
             "policy": route.policy_revision().map(|revision| policy(route, &revision)),
         },
     })

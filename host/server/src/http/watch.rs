@@ -32,6 +32,11 @@ pub(super) async fn scheduler(State(app): State<App>) -> Response {
     axum::Json(app.runtime.scheduling()).into_response()
 }
 
+/// Which policies decide, from which revision, and how they do.
+pub(super) async fn policies(State(app): State<App>) -> Response {
+    axum::Json(app.runtime.policies()).into_response()
+}
+
 /// Why requests are not accepted now.
 pub(super) fn not_ready(app: &App) -> ApiError {
     let why = if app.shutdown.is_cancelled() {

@@ -1,11 +1,12 @@
 //! What can be asked for: models and routes by name.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{ModelSpec, Tokenizer};
-use journey::Role;
-use policy::{PolicyFile, Revision};
+use journey::{Role, Rules};
+use policy::{Descriptor, Need, PolicyFile, Revision, Settings};
 use scheduler::conductor::Bounds;
 
 /// A model's place among the server's models and subservers.
@@ -33,6 +34,8 @@ pub struct Model {
     pub spec: ModelSpec,
     /// Its tokenizer.
     pub tokenizer: Arc<Tokenizer>,
+    /// Its heads by name, and which of the engine's scores are theirs.
+    pub heads: BTreeMap<String, Range<usize>>,
 }
 
 /// What a client names in `model`: models by role and who decides between them.
@@ -43,14 +46,16 @@ pub struct Route {
     pub models: Vec<ModelIx>,
     /// Names of the models by role.
     pub model_names: Vec<String>,
-    /// The role that goes on alone when the policy fails.
-    pub fallback: Role,
+    /// The role that goes on alone when the policy fails, if the configuration names one.
+    pub(super) fallback: Option<Role>,
     /// The smallest context of the models, in tokens.
     pub context: usize,
     /// Tokens that end an answer.
     pub eos: Arc<[u32]>,
     /// The tokenizer all models share.
     pub tokenizer: Arc<Tokenizer>,
+    /// Heads of the models by role.
+    pub heads: Vec<BTreeMap<String, Range<usize>>>,
     /// What the policy is told about the models, by role.
     pub model_infos: Arc<[policy::ModelInfo]>,
     /// What is promised to its answers.
@@ -77,6 +82,13 @@ pub(super) enum PolicySource {
 }
 
 impl Route {
+    /// The role that goes on alone when a policy fails: the configuration's, the policy's or the entry.
+    #[must_use]
+    pub fn fallback(&self, revision: Option<&Revision>) -> Role {
+        let of_policy = revision.and_then(|revision| revision.descriptor().fallback);
+        self.fallback.or(of_policy).unwrap_or(Role::ENTRY)
+    }
+
     /// The policy's revision in force now; none for a single model.
     #[must_use]
     pub fn policy_revision(&self) -> Option<Arc<Revision>> {
@@ -85,6 +97,18 @@ impl Route {
             Deciding::Policy { source: PolicySource::Builtin(revision), .. } => Some(Arc::clone(revision)),
             Deciding::Policy { source: PolicySource::File(file), .. } => Some(file.current()),
         }
+    }
+
+    /// What the host does for a journey of a policy with these settings.
+    #[must_use]
+    pub fn rules(&self, descriptor: &Descriptor, settings: &Settings) -> Rules {
+        let of_role = |(role, need): (usize, &Need)| {
+            let heads = self.heads.get(role);
+            let scores = need.heads.iter().filter_map(|name| heads?.get(name)).cloned();
+            scores.flatten().collect()
+        };
+        let scores = descriptor.needs.iter().enumerate().map(of_role).collect();
+        Rules { scores, ..descriptor.rules(settings) }
     }
 
     /// The watched file of the policy, if it has one.

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{
-    CoreSharing, Cores, Device, Engine, EngineError, LoadOptions, Loaded, Mismatch, ModelFiles, SimDevice,
-    compare_tokenizers,
+    CoreSharing, Cores, Device, Engine, EngineError, Head, HeadError, LoadOptions, Loaded, Mismatch,
+    ModelFiles, SimDevice,
 };
-use policy::{Limits, ModelInfo, PolicyError, PolicyFile, PolicyHost, Revision};
-
+use policy::{ModelInfo, PolicyError};
 use scheduler::conductor::Bounds;
 
-use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
+use super::binding::Policies;
+use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::subserver::Powered;
 use crate::config::{self, Config};
 use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory, kv_budget};
@@ -97,6 +98,17 @@ pub enum StartError {
         /// What does not fit.
         problem: String,
     },
+    /// A head does not load.
+    #[error("models.{model}.heads.{head}: {source}")]
+    Head {
+        /// The model.
+        model: String,
+        /// The head.
+        head: String,
+        /// Why.
+        #[source]
+        source: HeadError,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -111,22 +123,6 @@ pub fn builtin_policies() -> [(&'static str, &'static [u8]); 4] {
         ("pinned", include_bytes!("../../../../policies/prebuilt/pinned.wasm")),
         ("random-share", include_bytes!("../../../../policies/prebuilt/random-share.wasm")),
     ]
-}
-
-/// The Wasm host with the limits of a configuration.
-///
-/// # Errors
-/// [`StartError::Sandbox`].
-pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
-    let sandbox = &config.sandbox;
-    let limits = Limits {
-        memory_bytes: (sandbox.memory_mib.get() as usize) << 20,
-        fuel_per_call: sandbox.fuel_per_call,
-        deadline: sandbox.deadline(),
-        sessions: u32::try_from(config.server.journeys_max.get()).unwrap_or(u32::MAX),
-        ..Limits::default()
-    };
-    PolicyHost::new(limits).map(Arc::new).map_err(|error| StartError::Sandbox(Box::new(error)))
 }
 
 /// Loads all models and policies.
@@ -151,17 +147,18 @@ pub(super) fn load_catalog(
         if model.threads.is_none() || config.server.cores != CoreSharing::Split {
             engine.share_cores(&cores);
         }
-        models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer });
+        let heads = attach_heads(name, model, &mut *engine)?;
+        models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads });
         engines.push(Powered { name: name.to_owned(), engine, device: device(model), limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {
         let roles = vec![ModelIx(ix as u16)];
-        let route = assemble(&model.name, &models, roles, journey::Role::ENTRY, Deciding::Single);
+        let route = assemble(&model.name, &models, roles, None, Deciding::Single);
         routes.insert(model.name.clone(), Arc::new(route));
     }
     if !config.routes.is_empty() {
-        let mut policies = Policies { host: policy_host(config)?, builtin: BTreeMap::new() };
+        let mut policies = Policies::new(config)?;
         for (name, route) in &config.routes {
             let route = policies.bind(name, route, &models)?;
             routes.insert(name.clone(), Arc::new(route));
@@ -234,6 +231,33 @@ fn load(
     engine::load_on(model.device, name, files, options, heard)
 }
 
+/// Gives an engine its heads; which of its scores are whose.
+fn attach_heads(
+    name: &str,
+    model: &config::Model,
+    engine: &mut dyn Engine,
+) -> Result<BTreeMap<String, Range<usize>>, StartError> {
+    let refused = |source| StartError::Model { model: name.to_owned(), source: Box::new(source) };
+    let mut heads = Vec::with_capacity(model.heads.len());
+    let mut ranges = BTreeMap::new();
+    let mut scores = 0;
+    for (head_name, path) in &model.heads {
+        let head = Head::load(path, engine.spec()).map_err(|source| StartError::Head {
+            model: name.to_owned(),
+            head: head_name.clone(),
+            source,
+        })?;
+        let own = scores..scores + head.scores().len();
+        scores = own.end;
+        ranges.insert(head_name.clone(), own);
+        heads.push(head);
+    }
+    if !heads.is_empty() {
+        engine.attach(heads).map_err(refused)?;
+    }
+    Ok(ranges)
+}
+
 /// Devices by number, each kind in its own third: the processor's cores are one, each GPU is one, each simulated one.
 fn device(model: &config::Model) -> usize {
     match (&model.sim, model.device) {
@@ -251,91 +275,12 @@ fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
     }
 }
 
-struct Policies {
-    host: Arc<PolicyHost>,
-    /// Built-in policies that are in use; each is compiled once.
-    builtin: BTreeMap<String, Arc<Revision>>,
-}
-
-impl Policies {
-    fn bind(&mut self, name: &str, route: &config::Route, models: &[Model]) -> Result<Route, StartError> {
-        let role = |wanted: &String| models.iter().position(|model| model.name == *wanted);
-        let roles: Vec<ModelIx> = route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
-        check_tokenizers(name, &roles, models)?;
-        let count = roles.len();
-        let source = match &route.policy {
-            config::PolicySource::Builtin(builtin) => {
-                let revision = self.builtin(name, builtin)?;
-                check_fit(&revision, count, &route.settings)
-                    .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
-                PolicySource::Builtin(revision)
-            }
-            config::PolicySource::File(path) => {
-                let settings = route.settings.clone();
-                let check = move |revision: &Revision| check_fit(revision, count, &settings);
-                let file = PolicyFile::open(Arc::clone(&self.host), path, check).map_err(|source| {
-                    StartError::Policy { route: name.to_owned(), source: Box::new(source) }
-                })?;
-                PolicySource::File(file)
-            }
-        };
-        let deciding = Deciding::Policy { source, settings: route.settings.clone() };
-        let bounds = route.bounds();
-        Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
-    }
-
-    fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
-        if let Some(revision) = self.builtin.get(name) {
-            return Ok(Arc::clone(revision));
-        }
-        let policies = builtin_policies();
-        let Some((_, component)) = policies.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<String> = policies.iter().map(|(known, _)| format!("builtin:{known}")).collect();
-            let (route, name) = (route.to_owned(), name.to_owned());
-            return Err(StartError::NoSuchBuiltin { route, name, known: known.join(", ") });
-        };
-        let revision = self
-            .host
-            .load(component)
-            .map_err(|source| StartError::Policy { route: route.to_owned(), source: Box::new(source) })?;
-        self.builtin.insert(name.to_owned(), Arc::clone(&revision));
-        Ok(revision)
-    }
-}
-
-/// Whether a policy can decide for a route; also asked of every new revision of a policy file.
-fn check_fit(revision: &Revision, models: usize, settings: &BTreeMap<String, f64>) -> Result<(), String> {
-    let descriptor = revision.descriptor();
-    let (least, most) = (*descriptor.models.start(), *descriptor.models.end());
-    if !(least..=most).contains(&models) {
-        return Err(format!(
-            "the policy {:?} is for {least} to {most} models, the route has {models}; change `models`",
-            descriptor.name
-        ));
-    }
-    revision.settings(settings).map(drop).map_err(|error| format!("settings: {error}"))
-}
-
-fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<(), StartError> {
-    let entry = &models[roles[0].index()];
-    for other in roles[1..].iter().map(|role| &models[role.index()]) {
-        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| {
-            StartError::Tokenizers {
-                route: route.to_owned(),
-                first: entry.name.clone(),
-                second: other.name.clone(),
-                mismatch: Box::new(mismatch),
-            }
-        })?;
-    }
-    Ok(())
-}
-
-fn assemble(
+/// A route of these models.
+pub(super) fn assemble(
     name: &str,
     models: &[Model],
     roles: Vec<ModelIx>,
-    fallback: journey::Role,
+    fallback: Option<journey::Role>,
     deciding: Deciding,
 ) -> Route {
     let by_role: Vec<&Model> = roles.iter().map(|role| &models[role.index()]).collect();
@@ -351,6 +296,7 @@ fn assemble(
         context: by_role.iter().map(|model| model.spec.context).min().unwrap_or(0),
         eos: by_role[0].spec.eos.clone().into(),
         tokenizer: Arc::clone(&by_role[0].tokenizer),
+        heads: by_role.iter().map(|model| model.heads.clone()).collect(),
         model_infos: by_role.iter().map(info).collect(),
         models: roles,
         bounds: Bounds::default(),

@@ -5,9 +5,11 @@
 //! stream cancels the request wherever it is.
 
 mod answer;
+mod binding;
 mod catalog;
 mod group;
 mod load;
+mod policies;
 mod subserver;
 mod traveller;
 
@@ -22,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
+pub use binding::policy_host;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
 use load::load_catalog;
-pub use load::{LoadProgress, StartError, builtin_policies, policy_host};
+pub use load::{LoadProgress, StartError, builtin_policies};
 
 use crate::config::Config;
 use crate::telemetry::Metrics;
@@ -105,6 +108,12 @@ impl Runtime {
         self.group.report()
     }
 
+    /// The policy of every route, and how it does.
+    #[must_use]
+    pub fn policies(&self) -> serde_json::Value {
+        policies::report(&self.catalog)
+    }
+
     /// Whether requests are accepted: every subserver runs, and nobody has asked to shut down.
     #[must_use]
     pub fn ready(&self) -> bool {
@@ -125,7 +134,7 @@ impl Runtime {
         let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
         let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
-            Routing::Policy(Arc::new(revision.descriptor().rules(settings)))
+            Routing::Policy(Arc::new(route.rules(revision.descriptor(), settings)))
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let ends = answer::ends(&mut ask, &route.eos);

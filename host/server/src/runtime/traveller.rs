@@ -164,10 +164,10 @@ impl Traveller {
     /// From here on the journey is without a policy; nobody else is touched.
     fn fall_back(&mut self, fault: &Fault) -> Effect {
         tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
-        self.session = None;
+        let session = self.session.take();
         self.metrics.policy_failed();
         self.tell(Event::FellBack { fault: fault.to_string() });
-        self.journey.fall_back(self.route.fallback)
+        self.journey.fall_back(self.route.fallback(session.as_ref().map(|session| &**session.revision())))
     }
 
     fn model_of(&self, made: &Made) -> ModelIx {

@@ -1,0 +1,183 @@
+//! Routes bound to their policies: what a policy needs, the route's models must have.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::compare_tokenizers;
+use policy::{Descriptor, Isolation, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
+
+use super::catalog::{Deciding, Model, ModelIx, PolicySource, Route};
+use super::load::{StartError, assemble, builtin_policies};
+use crate::config::{self, Config};
+
+/// The Wasm host with the limits of a configuration.
+///
+/// # Errors
+/// [`StartError::Sandbox`].
+pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
+    let sandbox = &config.sandbox;
+    let limits = Limits {
+        memory_bytes: (sandbox.memory_mib.get() as usize) << 20,
+        fuel_per_call: sandbox.fuel_per_call,
+        deadline: sandbox.deadline(),
+        sessions: u32::try_from(config.server.journeys_max.get()).unwrap_or(u32::MAX),
+        isolation: match sandbox.isolation {
+            config::Isolation::Tenant => Isolation::Tenant,
+            config::Isolation::Journey => Isolation::Journey,
+        },
+        // Each decode loop may be inside an instance at the same time.
+        shards: config.models.len() as u32,
+        ..Limits::default()
+    };
+    let host = match &sandbox.cache {
+        None => PolicyHost::new(limits),
+        Some(folder) => cached(limits, folder),
+    };
+    host.map(Arc::new).map_err(|error| StartError::Sandbox(Box::new(error)))
+}
+
+#[cfg(unix)]
+fn cached(limits: Limits, folder: &Path) -> Result<PolicyHost, PolicyError> {
+    PolicyHost::with_cache(limits, folder)
+}
+
+/// Who may write in a folder cannot be checked here.
+#[cfg(not(unix))]
+fn cached(limits: Limits, folder: &Path) -> Result<PolicyHost, PolicyError> {
+    tracing::warn!(folder = %folder.display(), "compiled policies are not kept on this system");
+    PolicyHost::new(limits)
+}
+
+/// Binds routes to their policies.
+pub(super) struct Policies {
+    host: Arc<PolicyHost>,
+    /// Built-in policies that are in use; each is compiled once.
+    builtin: BTreeMap<String, Arc<Revision>>,
+}
+
+impl Policies {
+    /// With the host of a configuration.
+    pub(super) fn new(config: &Config) -> Result<Self, StartError> {
+        Ok(Self { host: policy_host(config)?, builtin: BTreeMap::new() })
+    }
+
+    /// A route, with its models and its policy checked against each other.
+    pub(super) fn bind(
+        &mut self,
+        name: &str,
+        route: &config::Route,
+        models: &[Model],
+    ) -> Result<Route, StartError> {
+        let role = |wanted: &String| models.iter().position(|model| model.name == *wanted);
+        let roles: Vec<ModelIx> = route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
+        check_tokenizers(name, &roles, models)?;
+        let by_role = ByRole::new(&roles, models);
+        let source = match &route.policy {
+            config::PolicySource::Builtin(builtin) => {
+                let revision = self.builtin(name, builtin)?;
+                by_role
+                    .check_fit(&revision, &route.settings)
+                    .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
+                PolicySource::Builtin(revision)
+            }
+            config::PolicySource::File(path) => {
+                let settings = route.settings.clone();
+                let check = move |revision: &Revision| by_role.check_fit(revision, &settings);
+                let file = PolicyFile::open(Arc::clone(&self.host), path, check).map_err(|source| {
+                    StartError::Policy { route: name.to_owned(), source: Box::new(source) }
+                })?;
+                PolicySource::File(file)
+            }
+        };
+        let deciding = Deciding::Policy { source, settings: route.settings.clone() };
+        let bounds = route.bounds();
+        Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
+    }
+
+    fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
+        if let Some(revision) = self.builtin.get(name) {
+            return Ok(Arc::clone(revision));
+        }
+        let policies = builtin_policies();
+        let Some((_, component)) = policies.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<String> = policies.iter().map(|(known, _)| format!("builtin:{known}")).collect();
+            let (route, name) = (route.to_owned(), name.to_owned());
+            return Err(StartError::NoSuchBuiltin { route, name, known: known.join(", ") });
+        };
+        let revision = self
+            .host
+            .load(component)
+            .map_err(|source| StartError::Policy { route: route.to_owned(), source: Box::new(source) })?;
+        self.builtin.insert(name.to_owned(), Arc::clone(&revision));
+        Ok(revision)
+    }
+}
+
+/// What a policy may need of the models of a route.
+struct ByRole(Vec<Offered>);
+
+struct Offered {
+    name: String,
+    context: usize,
+    heads: BTreeMap<String, Range<usize>>,
+}
+
+impl ByRole {
+    fn new(roles: &[ModelIx], models: &[Model]) -> Self {
+        let offered = |role: &ModelIx| {
+            let Model { name, spec, heads, .. } = &models[role.index()];
+            Offered { name: name.clone(), context: spec.context, heads: heads.clone() }
+        };
+        Self(roles.iter().map(offered).collect())
+    }
+
+    /// Whether a policy can decide for the route; also asked of every new revision of a policy file.
+    fn check_fit(&self, revision: &Revision, settings: &BTreeMap<String, f64>) -> Result<(), String> {
+        let Descriptor { name, models, needs, .. } = revision.descriptor();
+        let (count, least, most) = (self.0.len(), *models.start(), *models.end());
+        if !models.contains(&count) {
+            return Err(format!(
+                "the policy {name:?} is for {least} to {most} models, the route has {count}; change `models`"
+            ));
+        }
+        for (role, (need, model)) in needs.iter().zip(&self.0).enumerate() {
+            self.check_need(role, need, model).map_err(|problem| format!("the policy {name:?} {problem}"))?;
+        }
+        revision.settings(settings).map(drop).map_err(|error| format!("settings: {error}"))
+    }
+
+    fn check_need(&self, role: usize, need: &Need, model: &Offered) -> Result<(), String> {
+        let Offered { name, context, heads } = model;
+        let place = format!("role {role} ({})", need.name);
+        if let Some(missing) = need.heads.iter().find(|head| !heads.contains_key(*head)) {
+            return Err(format!(
+                "needs the head {missing:?} of its {place}, which the model {name:?} does not have; give its graph file \
+                 as models.{name}.heads.{missing}"
+            ));
+        }
+        let least = need.context_least;
+        if *context < least {
+            return Err(format!(
+                "needs a context of {least} tokens of its {place}; the model {name:?} has {context}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<(), StartError> {
+    let entry = &models[roles[0].index()];
+    for other in roles[1..].iter().map(|role| &models[role.index()]) {
+        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| {
+            StartError::Tokenizers {
+                route: route.to_owned(),
+                first: entry.name.clone(),
+                second: other.name.clone(),
+                mismatch: Box::new(mismatch),
+            }
+        })?;
+    }
+    Ok(())
+}
