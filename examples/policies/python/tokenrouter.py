@@ -27,6 +27,10 @@ from wit_world.imports.manifest import (
 )
 from wit_world.imports.types import Signal
 
+# Python's collector would look through the whole runtime in the middle of some call, which then runs out of fuel. Without
+# it memory is freed as references go; only cycles stay, until the host replaces the instance after 10,000 journeys.
+gc.disable()
+
 uniform = host.uniform
 log = host.log
 
@@ -134,10 +138,6 @@ def export(policy):
     module = ModuleType("policy")
     module.Session = Session
     sys.modules["policy"] = module
-    # What is there when the component is built stays: were it looked through by the garbage collector, some call would
-    # run out of fuel.
-    gc.collect()
-    gc.freeze()
     return Exported
 
 
