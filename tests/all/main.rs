@@ -20,3 +20,4 @@ mod reload;
 mod scheduling;
 mod self_pair;
 mod tidy;
+mod trials;

@@ -66,15 +66,22 @@ fn drawn(tokens: &[u32], role: Role, draw: &Draw<'_>, heads: usize) -> Sampled {
 }
 
 fn logits(tokens: &[u32], role: Role) -> Vec<f32> {
-    // FNV-1a, over whole tokens.
-    let mix = |hash: u64, token: u32| (hash ^ u64::from(token)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash =
-        tokens.iter().fold(mix(0xcbf2_9ce4_8422_2325, u32::from(role.0)), |hash, &token| mix(hash, token));
-    let sharpness = [0.5, 3.0, 8.0, 20.0][(hash >> 20) as usize % 4];
-    let logit = |token: u32| sharpness * ((mix(hash, token) >> 40) as f32 / (1 << 24) as f32 - 0.5);
+    let hash = tokens.iter().fold(mixed(u64::from(role.0)), |hash, &token| mixed(hash ^ u64::from(token)));
+    let sharpness = SHARPNESS[hash as usize % SHARPNESS.len()];
+    let logit = |token: u32| sharpness * (mixed(hash ^ u64::from(token)) >> 40) as f32 / (1 << 24) as f32;
     (0..VOCABULARY).map(logit).collect()
 }
 
+/// The last steps of SplitMix64: every bit of the result depends on every bit of the number.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// Span of the logits: from nearly uniform, 4.5 nats, to nearly certain.
+const SHARPNESS: [f32; 4] = [1.0, 10.0, 40.0, 400.0];
 /// Token ids: the end of an answer, a new line, and the printable characters of ASCII.
 pub(super) const VOCABULARY: u32 = 2 + (LAST - FIRST) as u32 + 1;
 pub(super) const PROMPT: [u32; 3] = [5, 6, 7];

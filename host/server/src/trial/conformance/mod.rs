@@ -7,6 +7,7 @@ mod journeys;
 mod resources;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::{Limits, PolicyError, PolicyHost, Revision};
 
@@ -29,7 +30,9 @@ pub fn run(
     mut told: impl FnMut(&Verdict),
 ) -> Result<Vec<Verdict>, PolicyError> {
     // All sessions of a case are in one instance, and it is never given up: that is where they could meet.
-    let limits = Limits { shards: 1, sessions_served_most: u32::MAX, ..limits.clone() };
+    // Fuel bounds a call here as everywhere; time on a machine that others use says nothing about a policy.
+    let deadline = Duration::from_secs(60);
+    let limits = Limits { shards: 1, sessions_served_most: u32::MAX, deadline, ..limits.clone() };
     let host = PolicyHost::new(limits)?;
     let revision = host.load(component)?;
     let mut all = Vec::new();
