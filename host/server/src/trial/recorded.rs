@@ -151,7 +151,7 @@ impl Line {
 /// # Errors
 /// What the policy did wrong.
 pub fn asked(session: &mut Session, rules: &Rules, line: &Line) -> Result<Value, Fault> {
-    let position = line.position.unwrap_or(u64::from(line.index));
+    let position = line.position.unwrap_or_else(|| u64::from(line.index));
     if let Some(brought) = &line.offer {
         let offer = Offer {
             from: Role(brought.source),

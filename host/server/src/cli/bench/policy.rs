@@ -47,6 +47,9 @@ pub(in crate::cli) fn measure(
     let report = report?;
     let style = palette::STRONG;
     terminal.line(format_args!("{style}nanoseconds a decision{style:#}\n{}", report.table()))?;
+    if cfg!(debug_assertions) {
+        terminal.note(format_args!("this is a debug build: a release build is many times as fast"))?;
+    }
     match json {
         Some(file) => save(file, &format!("{:#}\n", report.json()), terminal),
         None => Ok(()),
