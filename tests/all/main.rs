@@ -2,6 +2,9 @@
 
 mod bad_input;
 mod builtin;
+#[path = "../../host/policy/tests/all/guest.rs"]
+#[expect(dead_code, reason = "the tests of the policy host use the rest")]
+mod guest;
 mod http_answers;
 mod http_clients;
 mod http_errors;
@@ -10,6 +13,7 @@ mod http_routing;
 mod http_sampling;
 mod http_two;
 mod memory;
+mod misbehaving;
 mod prebuilt;
 mod questions;
 mod recompile;
@@ -18,3 +22,4 @@ mod scheduling;
 mod self_pair;
 mod shares;
 mod tidy;
+mod trials;

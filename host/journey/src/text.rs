@@ -56,8 +56,9 @@ impl Encode for Vocabulary {
         let mut rest = text.as_bytes();
         let mut tokens = Vec::new();
         while !rest.is_empty() {
-            let fits = |(_, bytes): &(u32, &Box<[u8]>)| !bytes.is_empty() && rest.starts_with(bytes);
-            let longest = (0u32..).zip(&self.bytes).filter(fits).max_by_key(|(_, bytes)| bytes.len());
+            let fits = |(_, bytes): &(u32, &[u8])| !bytes.is_empty() && rest.starts_with(bytes);
+            let all = (0u32..).zip(self.bytes.iter().map(|bytes| &**bytes));
+            let longest = all.filter(fits).max_by_key(|(_, bytes)| bytes.len());
             let (token, length) = longest.map_or((None, 1), |(token, bytes)| (Some(token), bytes.len()));
             tokens.extend(token);
             rest = &rest[length..];

@@ -131,6 +131,25 @@ impl Session {
         &self.revision
     }
 
+    /// Units of fuel that the last call took; that of the constructor before the first. `None` once the session has
+    /// ended.
+    #[must_use]
+    pub fn fuel(&self) -> Option<u64> {
+        match &self.life {
+            Life::Live(live) => Some(live.guest.instance.fuel()),
+            Life::Ended { .. } => None,
+        }
+    }
+
+    /// Bytes of the linear memories of the instance that this session is in. `None` once the session has ended.
+    #[must_use]
+    pub fn memory_bytes(&self) -> Option<usize> {
+        match &self.life {
+            Life::Live(live) => Some(live.berth.shared.memory_bytes()),
+            Life::Ended { .. } => None,
+        }
+    }
+
     fn ask<T>(
         &mut self,
         call: Call,

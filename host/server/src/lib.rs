@@ -2,7 +2,7 @@
 //!
 //! Everything that has rules lives in the pure crates; here rules are performed. Reading order follows a request:
 //! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop, the
-//! inboxes of other models) → back to [`http`].
+//! inboxes of other models) → back to [`http`]. Beside the way, for authors of policies: [`trial`].
 
 pub mod bench;
 pub mod cli;
@@ -12,3 +12,4 @@ pub mod models;
 pub mod runtime;
 pub mod telemetry;
 pub mod terminal;
+pub mod trial;

@@ -91,8 +91,8 @@ impl Journey {
             return Consult::Settled(Effect::Decode);
         };
         self.run = errand.run;
-        match errand.job {
-            Job::Mix(_) => Consult::Settled(self.mixed(*errand)),
+        match &errand.job {
+            Job::Mix(_) => Consult::Settled(self.mixed(&errand)),
             Job::Ask { .. } => {
                 self.answers = errand.answers;
                 match &self.held {
@@ -152,7 +152,7 @@ impl Journey {
     }
 
     /// All distributions of a mixture are there: one token is drawn from it and committed.
-    fn mixed(&mut self, errand: Errand) -> Effect {
+    fn mixed(&mut self, errand: &Errand) -> Effect {
         let Job::Mix(mixture) = &errand.job else { return self.stay() };
         let of =
             |role: Role| errand.distributions.iter().find(|(at, _)| *at == role).map(|(_, kept)| &**kept);

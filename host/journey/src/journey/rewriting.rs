@@ -24,10 +24,8 @@ impl Journey {
         if self.commits > most {
             return Err(Refused::NoEnd(self.commits));
         }
-        if keep_held {
-            if let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
-                return Ok(end);
-            }
+        if keep_held && let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
+            return Ok(end);
         }
         self.held = None;
         self.answers.clear();
@@ -55,10 +53,10 @@ impl Journey {
         let taken: Vec<Sampled> =
             draft.tokens.iter().zip(&draft.logprobs).take(tokens).map(sampled).collect();
         let by = answer.role;
-        if self.asked_with_held {
-            if let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
-                return Ok(end);
-            }
+        if self.asked_with_held
+            && let end @ Effect::Finish(_) = self.commit_held(Effect::Decode)
+        {
+            return Ok(end);
         }
         self.held = None;
         self.answers.clear();

@@ -46,11 +46,10 @@ impl Instance {
         self.store.data_mut().begin(position, self.limits.answer_bytes);
         let allowed = allowed(call, &self.limits);
         let answer = guarded(&mut self.store, &allowed, |store| body(&self.router, store));
-        if self.store.data().asker.replayed_fuel.is_some() {
-            let used = allowed.fuel - self.store.get_fuel().unwrap_or(0);
-            let replayed = &mut self.store.data_mut().asker.replayed_fuel;
-            *replayed = replayed.map(|before| before.saturating_add(used));
-        }
+        let used = allowed.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
+        let asker = &mut self.store.data_mut().asker;
+        asker.fuel = used;
+        asker.replayed_fuel = asker.replayed_fuel.map(|before| before.saturating_add(used));
         answer
     }
 

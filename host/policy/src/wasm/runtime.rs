@@ -160,8 +160,8 @@ pub(crate) const IDLE_MOST: u32 = 32;
 /// Instances beyond those: components that are being loaded, one at a time, never wait for a session to end; and
 /// instances that other threads are about to drop still have their place.
 const REHEARSALS: u32 = 8;
-/// Most core modules in one component. Compiled guests have 3, Python's runtime 14.
-pub(super) const CORE_INSTANCES_MOST: usize = 32;
+/// Most core modules in one component. Compiled guests have 3, Python's runtime 38: a stub for each interface of WASI.
+pub(super) const CORE_INSTANCES_MOST: usize = 64;
 /// Most memories in one component. Compiled guests have 1, a JavaScript runtime up to 3.
 pub(super) const MEMORIES_MOST: usize = 4;
 /// Core modules per session that the whole pool is sized for.

@@ -81,6 +81,11 @@ impl Seat {
         self.asker.replayed_fuel.unwrap_or(0)
     }
 
+    /// The fuel that the last call took.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.asker.fuel
+    }
+
     /// Calls are new ones again.
     pub(crate) fn replayed(&mut self) {
         self.asker.replayed_fuel = None;

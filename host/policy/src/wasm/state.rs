@@ -29,11 +29,13 @@ pub(crate) struct Asker {
     draws: u32,
     /// While recorded calls are made again: the fuel they took so far. Their log lines were written before.
     pub(crate) replayed_fuel: Option<u64>,
+    /// What the last call took.
+    pub(crate) fuel: u64,
 }
 
 impl Asker {
     pub(crate) fn new(owner: Owner) -> Self {
-        Self { owner, position: 0, draws: 0, replayed_fuel: None }
+        Self { owner, position: 0, draws: 0, replayed_fuel: None, fuel: 0 }
     }
 }
 

@@ -90,8 +90,10 @@ impl Guest {
     }
 
     fn write_wit(&self, folder: &Path) {
-        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
-        for file in fs::read_dir(wit).expect("wit/ is there") {
+        // This file is used from several crates.
+        let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let root = above.find(|folder| folder.join("wit/world.wit").is_file()).expect("wit/ is there");
+        for file in fs::read_dir(root.join("wit")).expect("wit/ is there") {
             let path = file.expect("wit/ can be listed").path();
             if path.extension().is_some_and(|extension| extension == "wit") {
                 let text = fs::read_to_string(&path).expect("a WIT file is text");
@@ -105,6 +107,21 @@ impl Guest {
         }
     }
 }
+
+/// Code that writes these words from an address on.
+pub(crate) fn words(at: u32, words: &[u32]) -> String {
+    let store =
+        |(index, word): (u32, &u32)| format!("(i32.store (i32.const {}) (i32.const {word}))", at + 4 * index);
+    (0..).zip(words).map(store).collect()
+}
+
+/// Code of `route` or `receive` that answers these words: the discriminant, then what the case holds.
+pub(crate) fn answer(of: &[u32]) -> String {
+    format!("{} (return (i32.const {ANSWER}))", words(ANSWER, of))
+}
+
+/// Where an answer is written; beyond it, up to 65536, is room for lists.
+const ANSWER: u32 = 4096;
 
 fn place(call: Call) -> &'static str {
     match call {

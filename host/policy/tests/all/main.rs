@@ -1,5 +1,6 @@
 //! The policy host against guests that behave and guests that do not.
 
+mod bombs;
 #[cfg(unix)]
 mod cached;
 mod failures;

@@ -8,11 +8,13 @@ use engine::EngineError;
 use policy::PolicyError;
 
 use crate::bench::decode::DecodeError;
+use crate::bench::policy::GuestError;
 use crate::bench::quality::{BenchError, QuestionsError};
 use crate::bench::routing::RoutingError;
 use crate::config::ConfigError;
 use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
+use crate::trial::{Fault, LineError};
 
 /// A command that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -121,12 +123,51 @@ pub enum CliError {
         /// Why.
         source: Box<PolicyError>,
     },
+    /// A file of steps cannot be read.
+    #[error("{}", .file.display())]
+    Steps {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: LineError,
+    },
+    /// A policy failed where a server would fall back.
+    #[error("{}: a journey would fall back here: {fault}", .file.display())]
+    Trial {
+        /// The policy.
+        file: PathBuf,
+        /// What it did.
+        fault: Box<Fault>,
+    },
+    /// Two components decide differently; the lines above say where.
+    #[error("{} and {} differ", .one.display(), .other.display())]
+    Differ {
+        /// The first.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+    },
+    /// A new policy's name cannot be used.
+    #[error("{name:?} is no name for a policy; use small letters, digits and hyphens, a letter first")]
+    PolicyName {
+        /// What was given.
+        name: String,
+    },
+    /// Something is where a new policy was to be written.
+    #[error("{} is there already; choose another place with --dir", .folder.display())]
+    Occupied {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The benchmark cannot run, or broke off.
     #[error(transparent)]
     Bench(#[from] BenchError),
     /// The benchmark of routing cannot run, or broke off.
     #[error(transparent)]
     Routing(#[from] RoutingError),
+    /// The benchmark of policies met one that does not serve.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
     /// A file of questions for a benchmark.
     #[error(transparent)]
     Questions(#[from] QuestionsError),
@@ -187,6 +228,8 @@ impl CliError {
             | Self::NoSuchRoute { .. }
             | Self::Settings { .. }
             | Self::Source(_)
+            | Self::PolicyName { .. }
+            | Self::Occupied { .. }
             | Self::NoSuchSize { .. }
             | Self::Decode(DecodeError::Context { .. })
             | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,

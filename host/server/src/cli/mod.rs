@@ -57,7 +57,7 @@ enum Command {
     /// Measure the system.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Check a routing policy.
+    /// Begin, check, test and time routing policies.
     #[command(subcommand)]
     Policy(policy::Policy),
     /// Bring models, and look at their files.
@@ -85,9 +85,10 @@ impl Cli {
             Command::Bench(bench::Bench::Quality(args)) => on_threads(bench::quality(args, &terminal)),
             Command::Bench(bench::Bench::Decode(args)) => bench::decode(&args, &terminal),
             Command::Bench(bench::Bench::Device(args)) => bench::device(&args, &terminal),
+            Command::Bench(bench::Bench::Policy(args)) => bench::policy(&args, &terminal),
             Command::Bench(bench::Bench::Routing(args)) => on_threads(bench::routing(args, &terminal)),
             Command::Bench(bench::Bench::Scheduler(args)) => bench::scheduler(&args, &terminal),
-            Command::Policy(policy::Policy::Check(args)) => policy::check(&args, &terminal),
+            Command::Policy(command) => policy::policy(&command, &terminal),
             Command::Model(model::Model::Inspect(args)) => model::inspect(&args, &terminal),
             Command::Model(model::Model::Pull(args)) => model::bring(&args, &terminal),
             Command::Config(config::Command::Show) => config::show(&terminal),

@@ -44,5 +44,8 @@ fn load((model, head): (&str, &str), source: &HeadSource, spec: &ModelSpec) -> R
             Head::load_from(&files, found.graph, spec)
         }
     };
-    loaded.map_err(|source| StartError::Head { model: model.to_owned(), head: head.to_owned(), source })
+    loaded.map_err(|source| {
+        let (model, head) = (model.to_owned(), head.to_owned());
+        StartError::Head { model, head, source: Box::new(source) }
+    })
 }

@@ -117,7 +117,7 @@ pub enum StartError {
         head: String,
         /// Why.
         #[source]
-        source: HeadError,
+        source: Box<HeadError>,
     },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]

@@ -71,6 +71,7 @@ const DOWNLOADING: &str = "downloading  {bar:32} {bytes}/{total_bytes}  {bytes_p
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench;
 
     #[test]
     fn bytes_add_up_over_models() {
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn the_templates_are_valid() {
         for template in
-            [LOADING, DOWNLOADING, crate::bench::quality::PROGRESS, crate::bench::decode::PROGRESS]
+            [LOADING, DOWNLOADING, bench::quality::PROGRESS, bench::decode::PROGRESS, bench::policy::PROGRESS]
         {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }

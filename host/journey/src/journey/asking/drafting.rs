@@ -44,7 +44,7 @@ impl Drafting {
     pub(super) fn take(
         &mut self,
         wish: &DraftRequest,
-        sampled: Sampled,
+        sampled: &Sampled,
         journey: &mut Journey,
     ) -> Option<Vec<Draft>> {
         let current = self.now.get_or_insert_with(|| Current {
@@ -59,7 +59,7 @@ impl Drafting {
         let bytes: &[u8] = if ends { &[] } else { vocabulary.bytes(sampled.token) };
         current.shown.push_str(&current.text.push(bytes));
         current.logprobs.push(sampled.logprob);
-        let watched = current.watch.push(&sampled, bytes, vocabulary.len());
+        let watched = current.watch.push(sampled, bytes, vocabulary.len());
         journey.history.push(sampled.token);
         let over = ends || current.text.stopped() || journey.out_of_room(journey.length());
         let why = if over { Ended::Answer } else { watched? };

@@ -126,7 +126,7 @@ impl Errand {
                     }
                     Found::Last(std::mem::take(&mut self.judged))
                 }
-                Ask::Drafts(wish) => match self.drafting.take(wish, sampled, journey) {
+                Ask::Drafts(wish) => match self.drafting.take(wish, &sampled, journey) {
                     Some(drafts) => Found::Drafts(drafts),
                     None => return Progress::Decode,
                 },

@@ -73,7 +73,7 @@ impl Context {
         if count > most { Err(self.refuse(format!("{count} {what}, at most {most}"))) } else { Ok(count) }
     }
 
-    fn from_one(&self, what: &str, count: u32, most: usize) -> Result<usize, PolicyError> {
+    fn one_to(&self, what: &str, count: u32, most: usize) -> Result<usize, PolicyError> {
         match self.at_most(what, count as usize, most)? {
             0 => Err(self.refuse(format!("0 {what}, at least 1"))),
             count => Ok(count),
@@ -110,7 +110,7 @@ impl Context {
             }
             types::Condition::Text(text) => {
                 let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
-                self.from_one("bytes in a condition's text", bytes, TEXT_BYTES)?;
+                self.one_to("bytes in a condition's text", bytes, TEXT_BYTES)?;
                 Condition::Text(text)
             }
             types::Condition::Token(tokens) => {
@@ -132,9 +132,9 @@ impl Context {
     fn ask(&self, ask: types::Ask) -> Result<Ask, PolicyError> {
         Ok(match ask {
             types::Ask::Candidates(count) => {
-                Ask::Candidates(self.from_one("candidates", count, CANDIDATES_MOST)?)
+                Ask::Candidates(self.one_to("candidates", count, CANDIDATES_MOST)?)
             }
-            types::Ask::Last(count) => Ask::Last(self.from_one("last tokens", count, LAST_MOST)?),
+            types::Ask::Last(count) => Ask::Last(self.one_to("last tokens", count, LAST_MOST)?),
             types::Ask::Tokens(tokens) => {
                 self.at_most("tokens in a question", tokens.len(), TOKENS_MOST)?;
                 Ask::Tokens(tokens)
@@ -155,8 +155,8 @@ impl Context {
 
     fn drafts(&self, request: types::DraftRequest) -> Result<DraftRequest, PolicyError> {
         let types::DraftRequest { tokens, until, samples, temperature } = request;
-        self.from_one("tokens of a draft", tokens.min(1), 1)?;
-        self.from_one("samples", samples, SAMPLES_MOST)?;
+        self.one_to("tokens of a draft", tokens.min(1), 1)?;
+        self.one_to("samples", samples, SAMPLES_MOST)?;
         if let Some(temperature) = temperature.filter(|value| !(0.0..=TEMPERATURE_MOST).contains(value)) {
             let why = format!("temperature {temperature} of drafts, from 0 to {TEMPERATURE_MOST}");
             return Err(self.refuse(why));
@@ -224,7 +224,7 @@ impl Context {
             }
             types::Rule::MaxLoss(most) => Rule::MaxLoss(positive("max-loss", most)?),
             types::Rule::InTop(count) => {
-                self.from_one("tokens to be among", count, CANDIDATES_MOST)?;
+                self.one_to("tokens to be among", count, CANDIDATES_MOST)?;
                 Rule::InTop(count)
             }
         })

@@ -2,6 +2,7 @@
 
 mod decode;
 mod device;
+mod policy;
 mod quality;
 mod routing;
 mod scheduler;
@@ -12,6 +13,7 @@ use clap::Subcommand;
 
 pub(super) use decode::{Decode, decode};
 pub(super) use device::{Device, device};
+pub(super) use policy::{Policy, measure as measure_policies, policy};
 pub(super) use quality::{Quality, quality};
 pub(super) use routing::{Routing, routing};
 pub(super) use scheduler::{Scheduler, scheduler};
@@ -25,6 +27,7 @@ use crate::terminal::Terminal;
 Examples:
   tokenrouter bench quality --quick
   tokenrouter bench decode --quick
+  tokenrouter bench policy
   tokenrouter bench scheduler --reference
   tokenrouter bench routing")]
 pub(super) enum Bench {
@@ -34,6 +37,8 @@ pub(super) enum Bench {
     Decode(Decode),
     /// A GPU against the processor, and tokens per second on it, of one model or of two routed.
     Device(Device),
+    /// What a policy's decision costs, in nanoseconds: native code, Rust, and components in other languages.
+    Policy(Policy),
     /// When each model runs its next step, in virtual time: our rules beside others'.
     Scheduler(Scheduler),
     /// The whole server in every mode of scheduling, and beside it a dispatcher over ordinary servers.
