@@ -39,6 +39,10 @@ impl Copied {
         let copy = TempDir::new().unwrap();
         for entry in std::fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
+            // Heads, in a folder of their own, are no part of the checkpoint.
+            if entry.path().is_dir() {
+                continue;
+            }
             std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
         Self(copy)

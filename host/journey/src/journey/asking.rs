@@ -163,10 +163,11 @@ impl Journey {
         let draw = self.draw(self.length() - 1);
         let token =
             mixed.as_ref().and_then(|mixed| mixed.drawn_from(&draw)).map(|drawn| drawn.sample(draw.uniform));
-        let (Some(mixed), Some(token), Some(held)) = (mixed, token, self.held.take()) else {
+        let (Some(mixed), Some(token)) = (mixed, token) else {
             // Where nothing is possible in the mixture, the token that is held stands.
             return self.stay();
         };
+        let Some(held) = self.held.take() else { return Effect::Decode };
         let sampled =
             Sampled { token, logprob: mixed.logprob(token) as f32, signals: signals(&mixed), ..held };
         self.answers.clear();

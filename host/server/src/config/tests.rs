@@ -14,7 +14,9 @@ const PAIR: &str = "[models.a]\nfiles = \"x\"\n[models.b]\nfiles = \"y\"\n";
 #[test]
 fn the_embedded_configuration_shows_the_defaults() {
     let shown = Config::embedded();
-    let bare = Config::parse("[models.small]\nfiles = \"embedded:small\"", Path::new("")).expect("valid");
+    // A head is no default: it belongs to these weights.
+    let bare = "[models.small]\nfiles = \"embedded:small\"\nheads = { r2r = \"embedded:r2r\" }";
+    let bare = Config::parse(bare, Path::new("")).expect("valid");
     assert_eq!(format!("{:?}", shown.server), format!("{:?}", bare.server));
     assert_eq!(format!("{:?}", shown.sandbox), format!("{:?}", bare.sandbox));
     assert_eq!(format!("{:?}", shown.models["small"]), format!("{:?}", bare.models["small"]));

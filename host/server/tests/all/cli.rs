@@ -91,7 +91,7 @@ fn the_embedded_configuration_passes_its_own_check() {
     let file = file.to_str().expect("UTF-8");
     let checked = tokenrouter(&["config", "check", file]);
     assert!(checked.status.success(), "{}", stderr(&checked));
-    assert!(stdout(&checked).contains("ok (2 models, 4 routes)"), "{}", stdout(&checked));
+    assert!(stdout(&checked).contains("ok (2 models, 5 routes)"), "{}", stdout(&checked));
 }
 
 #[test]
