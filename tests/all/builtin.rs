@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokenrouter::bench::quality;
 use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Runtime, builtin_policies};
 
@@ -178,6 +179,32 @@ async fn the_best_of_several_answers_is_one_answer() {
         assert_eq!(best.ids, again.ids, "drafts are a function of the seed");
     }
     runtime.shut_down(Duration::from_secs(5)).await;
+}
+
+/// The example configuration, and the benchmark over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_of_all_policies_is_served_and_measured() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/configs/policies.toml");
+    let config = Config::read(&file).expect("the example is valid");
+    let runtime = Runtime::start(&config, &mut ()).expect("it loads");
+    let questions = quality::generated(3, 6);
+    let plan = quality::Plan { questions, seed: 3, concurrency: 6, prefix: String::new(), quick: true };
+    let each = quality::each(&runtime, &plan, "large", &mut Nobody).await.expect("every route answers");
+    runtime.shut_down(Duration::from_secs(5)).await;
+    let rows = each.json()["rows"].as_array().expect("rows").clone();
+    assert_eq!(rows.len(), config.models.len() + config.routes.len());
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).expect("measured").clone();
+    assert_eq!((&of("small")["large_share"], &of("large")["large_share"]), (&0.0.into(), &1.0.into()));
+    assert_eq!(of("speculative")["accuracy"], of("large")["accuracy"], "it is lossless");
+    assert!(of("r2r")["large_share"].as_f64().expect("a share") < 0.1);
+}
+
+struct Nobody;
+
+impl quality::Progress for Nobody {
+    fn begin(&mut self, _name: &str) {}
+
+    fn answered(&mut self) {}
 }
 
 const PROMPTS: usize = 200;

@@ -20,6 +20,12 @@ pub enum BenchError {
         /// Its name.
         route: String,
     },
+    /// A model whose share is to be told is not there.
+    #[error("the configuration has no model {model:?}; name one of its models with --each")]
+    NoModel {
+        /// Its name.
+        model: String,
+    },
     /// The comparison is between two models.
     #[error("the route {route:?} has {models} models; the comparison needs 2")]
     NotAPair {

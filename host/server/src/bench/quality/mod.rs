@@ -3,9 +3,10 @@
 //! Held-out word problems, or the questions of a file, are answered by each model alone, by each token-level policy over
 //! a sweep of its knob, and, computed from the two single-model runs, by handing whole requests to the large model.
 //! Reading order: `questions` → `ask` (them through the runtime) → `sweep` (which knobs) → `queries` (whole requests) →
-//! `report` (table, JSON, headline) → `picture`.
+//! `report` (table, JSON, headline) → `picture`. Beside it `each`: every route of a configuration as it is set.
 
 mod ask;
+mod each;
 mod picture;
 mod queries;
 mod questions;
@@ -13,6 +14,7 @@ mod report;
 mod sweep;
 
 pub use ask::BenchError;
+pub use each::{Each, Reached, each};
 pub use questions::{Question, QuestionsError, Written, generated, read_questions};
 pub use report::{Baseline, Best, Headline, QueryNeed, Report, Row};
 

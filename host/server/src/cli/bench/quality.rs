@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use super::save;
 use crate::bench::quality::{self, PROGRESS, Plan, Progress, Report, generated};
 use crate::cli::{CliError, ConfigFile, configuration, start};
+use crate::runtime::Runtime;
 use crate::terminal::{Terminal, bar, palette};
 
 #[derive(Debug, clap::Args)]
@@ -15,6 +16,7 @@ use crate::terminal::{Terminal, bar, palette};
 Examples:
   tokenrouter bench quality --quick
   tokenrouter bench quality --svg quality.svg --json quality.json
+  tokenrouter bench quality --config examples/configs/policies.toml --each large --quick
   tokenrouter bench quality --config qwen.toml --questions tests/bench/questions.jsonl --routes coder --quick")]
 pub(in crate::cli) struct Quality {
     /// How many held-out problems.
@@ -35,6 +37,9 @@ pub(in crate::cli) struct Quality {
     /// Measure the routes PREFIX/entropy, PREFIX/margin and PREFIX/random.
     #[arg(long, value_name = "PREFIX", default_value = "pair")]
     routes: String,
+    /// Measure every model and route of the configuration as it is set instead, with this model's share of tokens.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["routes", "svg"])]
+    each: Option<String>,
     /// Save the numbers.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -67,6 +72,9 @@ pub(in crate::cli) async fn quality(args: Quality, terminal: &Terminal) -> Resul
     let config = configuration(args.config.config.as_deref())?;
     let runtime = start(&config)?;
     let begun = Instant::now();
+    if let Some(large) = &args.each {
+        return each(&args, (&runtime, &plan, large), terminal).await;
+    }
     let mut progress = Measuring { bar: bar(plan.answers(), PROGRESS) };
     let outcome = quality::run(&runtime, &plan, &mut progress).await;
     progress.bar.finish_and_clear();
@@ -78,6 +86,24 @@ pub(in crate::cli) async fn quality(args: Quality, terminal: &Terminal) -> Resul
     }
     if let Some(file) = &args.svg {
         save(file, &report.plot().to_svg(), terminal)?;
+    }
+    Ok(())
+}
+
+async fn each(
+    args: &Quality,
+    (runtime, plan, large): (&Runtime, &Plan, &str),
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    let answers = plan.questions.len() * runtime.catalog().routes.len();
+    let mut progress = Measuring { bar: bar(answers as u64, PROGRESS) };
+    let outcome = quality::each(runtime, plan, large, &mut progress).await;
+    progress.bar.finish_and_clear();
+    runtime.shut_down(Duration::ZERO).await;
+    let each = outcome?;
+    terminal.line(format_args!("{}", each.table()))?;
+    if let Some(file) = &args.json {
+        save(file, &format!("{:#}\n", each.json()), terminal)?;
     }
     Ok(())
 }
