@@ -17,7 +17,7 @@ mod rewriting;
 mod verifying;
 mod visiting;
 
-use crate::decision::{Handoff, Parcel};
+use crate::decision::{Decision, Handoff, Parcel};
 use crate::history::History;
 use crate::ids::{JourneyId, Role};
 use crate::outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
@@ -126,6 +126,30 @@ impl Journey {
             Some(offer) => Consult::Receive(offer),
             None => Consult::Settled(Effect::Decode),
         }
+    }
+
+    /// Does what `route` has decided. `send` is asked at a handoff.
+    ///
+    /// # Errors
+    /// What `send` answers, or [`Refused`] for what cannot be followed; the held token is then still held.
+    pub fn decide<E: From<Refused>>(
+        &mut self,
+        decision: Decision,
+        send: impl FnOnce(&Handoff) -> Result<Parcel, E>,
+    ) -> Result<Consult, E> {
+        let effect = match decision {
+            Decision::Stay => self.stay(),
+            Decision::Finish => self.finish(),
+            Decision::Handoff(handoff) => {
+                let parcel = send(&handoff)?;
+                self.hand_off(handoff, parcel)?
+            }
+            Decision::Consult(question) => return Ok(self.consult(question)?),
+            Decision::Mix(mixture) => return Ok(self.mix(mixture)?),
+            Decision::Rewrite(rewrite) => self.rewrite(rewrite)?,
+            Decision::Adopt(adoption) => self.adopt(adoption)?,
+        };
+        Ok(Consult::Settled(effect))
     }
 
     /// The policy keeps the held token and the model.

@@ -30,10 +30,7 @@ pub enum Effect {
 /// Whether the policy must be asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Consult {
-    /// Ask `route`, then call what it decides: [`Journey::stay`](crate::Journey::stay),
-    /// [`finish`](crate::Journey::finish), [`hand_off`](crate::Journey::hand_off),
-    /// [`consult`](crate::Journey::consult), [`mix`](crate::Journey::mix), [`rewrite`](crate::Journey::rewrite) or
-    /// [`adopt`](crate::Journey::adopt).
+    /// Ask `route`, then call [`Journey::decide`](crate::Journey::decide).
     Route(Step),
     /// Ask `receive`, then call [`Journey::accept`](crate::Journey::accept).
     Receive(Offer),

@@ -149,20 +149,10 @@ impl Traveller {
     fn route(&mut self, step: &Step) -> Result<Consult, Fault> {
         let position = self.journey.position();
         let Some(session) = self.session.as_mut() else { return Ok(Consult::Settled(self.journey.stay())) };
-        let effect = match session.route(position, step)? {
-            Decision::Stay => self.journey.stay(),
-            Decision::Finish => self.journey.finish(),
-            Decision::Handoff(handoff) => {
-                self.handoffs += u64::from(step.role == Role::ENTRY);
-                let parcel = session.send(position, &handoff)?;
-                self.journey.hand_off(handoff, parcel)?
-            }
-            Decision::Consult(question) => return Ok(self.journey.consult(question)?),
-            Decision::Mix(mixture) => return Ok(self.journey.mix(mixture)?),
-            Decision::Rewrite(rewrite) => self.journey.rewrite(rewrite)?,
-            Decision::Adopt(adoption) => self.journey.adopt(adoption)?,
-        };
-        Ok(Consult::Settled(effect))
+        let decision = session.route(position, step)?;
+        let hands_off = matches!(decision, Decision::Handoff(_)) && step.role == Role::ENTRY;
+        self.handoffs += u64::from(hands_off);
+        self.journey.decide(decision, |handoff| Ok(session.send(position, handoff)?))
     }
 
     fn receive(&mut self, offer: &Offer) -> Result<Consult, Fault> {

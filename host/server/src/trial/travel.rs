@@ -3,7 +3,7 @@
 //! The order of calls is the one of the server's loops, because the same [`Journey`] gives it.
 
 use journey::{
-    Accept, Consult, Decision, Effect, Handoff, Journey, JourneyId, Offer, Parcel, Refused, Role, Step,
+    Accept, Consult, Decision, Effect, Handoff, Journey, JourneyId, Offer, Parcel, Refused, Role, Rules, Step,
 };
 use policy::{PolicyError, Revision, Session};
 
@@ -98,10 +98,12 @@ impl<D: Decider> Trip<D> {
     /// Settings that the policy does not allow.
     pub fn new(revision: &Revision, given: &Given<'_>, decider: D) -> Result<Self, PolicyError> {
         let descriptor = revision.descriptor();
-        let rules = descriptor.rules(&revision.settings(given.settings)?);
         let roles = given.models;
-        let request = toy::request(rules, descriptor.candidates, roles, given.seed);
         let heads = |role: usize| descriptor.needs.get(role).map_or(0, |need| need.heads.len());
+        // A toy model has the heads that its role needs, in that order.
+        let scores = (0..roles).map(|role| (0..heads(role)).collect()).collect();
+        let rules = Rules { scores, ..descriptor.rules(&revision.settings(given.settings)?) };
+        let request = toy::request(rules, descriptor.candidates, roles, given.seed);
         Ok(Self {
             journey: Journey::new(JourneyId(given.seed), request),
             held: vec![toy::Kv::default(); roles],
@@ -185,20 +187,13 @@ impl<D: Decider> Trip<D> {
         let position = self.journey.position();
         let decision = self.decider.route(position, step)?;
         self.note(Said::Route(decision.clone()));
-        let effect = match decision {
-            Decision::Stay => self.journey.stay(),
-            Decision::Finish => self.journey.finish(),
-            Decision::Handoff(handoff) => {
-                let parcel = self.decider.send(position, &handoff)?;
-                self.note(Said::Send(parcel));
-                self.journey.hand_off(handoff, parcel)?
-            }
-            Decision::Consult(question) => return Ok(self.journey.consult(question)?),
-            Decision::Mix(mixture) => return Ok(self.journey.mix(mixture)?),
-            Decision::Rewrite(rewrite) => self.journey.rewrite(rewrite)?,
-            Decision::Adopt(adoption) => self.journey.adopt(adoption)?,
-        };
-        Ok(Consult::Settled(effect))
+        let (decider, heard) = (&mut self.decider, &mut self.heard);
+        let (committed, here) = (self.journey.committed(), self.journey.here());
+        self.journey.decide(decision, |handoff| {
+            let parcel = decider.send(position, handoff)?;
+            heard.push(Heard { position, committed, here, said: Said::Send(parcel) });
+            Ok(parcel)
+        })
     }
 
     fn note(&mut self, said: Said) {

@@ -49,8 +49,7 @@ fn described(revision: &Revision, bytes: usize, seconds: f64) -> Table {
     table.row([&"judges visits (receive)", &yes(descriptor.receives)]);
     table.row([&"keeps distributions", &yes(descriptor.distributions)]);
     table.row([&"tokens held back", &descriptor.holdback]);
-    let fallback =
-        descriptor.fallback.map_or_else(|| "the model where it is".to_owned(), |role| role.to_string());
+    let fallback = descriptor.fallback.map_or_else(|| "the entry model".to_owned(), |role| role.to_string());
     table.row([&"if it fails", &fallback]);
     table
 }
