@@ -249,4 +249,22 @@ mod tests {
         };
         assert!((chain.tokens_per_s(&[1, 1, 1]).unwrap().tokens_per_s - 100.0).abs() < 1e-6);
     }
+
+    #[test]
+    fn many_short_visits_within_a_long_step_are_given_up() {
+        // A step of the first model with all rows is as long as fifty of the second, each with every way of ending.
+        let law = |fixed_s, row_s| Affine { fixed_s, row_s };
+        let pair = crate::plan::Pair {
+            journeys: 12.0,
+            share: 0.3,
+            visit_tokens: 1.5,
+            small: law(0.1, 5.0),
+            large: law(1.0, 0.1),
+        };
+        let chain = Chain::of_pair(&pair, 1.3);
+        assert_eq!(chain.best(), Err(TooManyStates));
+        // Visits of one token have one way of ending.
+        let short = Chain::of_pair(&crate::plan::Pair { visit_tokens: 1.0, ..pair }, 1.3);
+        assert!(short.best().is_ok());
+    }
 }

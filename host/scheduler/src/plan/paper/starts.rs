@@ -87,12 +87,18 @@ struct Sums {
 
 impl Starts {
     /// # Errors
-    /// [`TooManyStates`] where a table of all states would be larger than the chain allows.
+    /// [`TooManyStates`] where a table of all states would be larger than the chain allows, or where too much can happen
+    /// within one step of the first model.
     pub(super) fn new(chain: &Chain) -> Result<Self, TooManyStates> {
         let journeys = chain.journeys;
         let ticks = |model| (0..=journeys).map(|rows| usize::from(chain.ticks(model, rows as u16))).collect();
         let windows = |chance: f64| (0..=journeys).map(|rows| Window::new(rows, chance)).collect();
-        let second_ticks: Vec<usize> = ticks(1);
+        let (first_ticks, second_ticks): (Vec<usize>, Vec<usize>) = (ticks(0), ticks(1));
+        // Every visit may stay or end at each of the second model's steps, and all ways are followed.
+        let within = first_ticks[journeys] / second_ticks[1].max(1);
+        if chain.routes[1][1] > 0.0 && within > FOLLOWED_STEPS_MAX {
+            return Err(TooManyStates);
+        }
         let residuals = second_ticks.iter().max().map_or(1, |most| most + 1);
         let slots = residuals * (journeys + 1) * (journeys + 1);
         if slots > chain.states_max {
@@ -103,7 +109,7 @@ impl Starts {
         share.line(0, 0)[0] = 1.0;
         Ok(Self {
             journeys,
-            first_ticks: ticks(0),
+            first_ticks,
             second_ticks,
             routed: windows(chain.routes[0][1]),
             stay: windows(chain.routes[1][1]),
@@ -298,6 +304,8 @@ const CHANCE_MIN: f64 = 1e-9;
 const STAY: f64 = 0.1;
 /// Turns before the one that is looked at, in the first round.
 const TURNS: usize = 7;
+/// Most steps of the second model within one of the first where its visits last.
+const FOLLOWED_STEPS_MAX: usize = 8;
 /// Relative change of the rate over a round that counts as none, and rounds in a row that have to agree.
 const AGREES: f64 = 1e-5;
 const AGREED_ROUNDS: usize = 2;
