@@ -167,6 +167,33 @@ async fn verified_drafts_of_a_small_model_give_the_large_ones_answer() {
     runtime.shut_down(Duration::from_secs(5)).await;
 }
 
+/// A policy that chooses the first model leaves the other alone: it never reads the prompt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_is_read_by_the_model_that_answers_and_by_no_other() {
+    let routes = [("query-level", "threshold = 0.0"), ("query-level", "threshold = 1.0")];
+    let (config, _folder) = config(["small", "large", "large"], &routes);
+    let runtime = Runtime::start(&config, &mut ()).expect("the pair loads");
+    let how = Ask { max_tokens: Some(60), ..Ask::greedy(Vec::new()) };
+    let question = &questions(1)[0];
+    let alone = answer(&runtime, "c", question, &how).await;
+    let hard = answer(&runtime, "0", question, &how).await;
+    assert_eq!(
+        (&hard.ids, &hard.roles),
+        (&alone.ids, &BTreeSet::from([1])),
+        "the large model answers all of it"
+    );
+    let page = runtime.metrics_page();
+    let steps = |model: &str| {
+        let line = format!("tokenrouter_steps_total{{model=\"{model}\"}} ");
+        page.lines().find_map(|found| found.strip_prefix(line.as_str())?.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    assert!(steps("b") > 10.0, "{page}");
+    assert_eq!(steps("a"), 0.0, "the small model has not decoded: {page}");
+    let easy = answer(&runtime, "1", question, &how).await;
+    assert_eq!(easy.roles, BTreeSet::from([0]));
+    runtime.shut_down(Duration::from_secs(5)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_best_of_several_answers_is_one_answer() {
     let (config, _folder) = config(["small", "large", "small"], &[("best-of-n", "samples = 4")]);

@@ -42,7 +42,7 @@ fn failing() -> Vec<(&'static str, Guest, &'static str)> {
 
 /// Code of `route` that runs from the 21st token of an answer on: later than any rehearsal.
 fn late(code: &str) -> String {
-    format!("(if (i32.ge_u (i32.load offset=4 (local.get $step)) (i32.const 20)) (then {code}))")
+    format!("(if (i32.ge_u (local.get $index) (i32.const 20)) (then {code}))")
 }
 
 /// The whole weight to the entry model.
@@ -119,7 +119,7 @@ async fn a_draft_cannot_be_judged_by_distributions_that_were_not_kept() {
     // `verify` by `rejection`.
     let guest = Guest::good()
         .always(Call::Route, &late(&answer(&[1, 1, 3, 0, 0])))
-        .always(Call::Receive, &answer(&[1, 1]));
+        .always(Call::Receive, &answer(&[1, 1, 0, 0, 9]));
     let server = serve(folder.path(), &[("judges", guest)]);
     let answer = traced(&server, "judges").await;
     let fell_back = answer["route_trace"]["fell_back"].as_str().unwrap_or("nothing");

@@ -2,6 +2,7 @@
 #include "tokenrouter.h"
 
 enum { SMALL = 0, LARGE = 1 };
+enum { THRESHOLD, TOKENS };  // In the order of tr_describe.
 
 struct tr_journey {
   double threshold;
@@ -20,8 +21,8 @@ void tr_describe(tr_descriptor *descriptor) {
 }
 
 void tr_begin(tr_journey *journey, const tr_start *start) {
-  journey->threshold = tr_setting(start, "threshold");
-  journey->tokens = (uint32_t)tr_setting(start, "tokens");
+  journey->threshold = tr_setting(start, THRESHOLD);
+  journey->tokens = (uint32_t)tr_setting(start, TOKENS);
 }
 
 tr_decision tr_route(tr_journey *journey, const tr_step *step) {

@@ -28,9 +28,10 @@ EXPORTED(own_session_t) EXPORTED(constructor_session)(tr_start *start) {
   return EXPORTED(session_new)((EXPORTED(session_t) *)(void *)journey);
 }
 
+uint32_t EXPORTED(method_session_enter)(EXPORTED(borrow_session_t) session) { return tr_enter(journey_of(session)); }
+
 void EXPORTED(method_session_route)(EXPORTED(borrow_session_t) session, tr_step *step, tr_decision *decision) {
   *decision = tr_route(journey_of(session), step);
-  tokenrouter_policy_types_step_free(step);
 }
 
 void EXPORTED(method_session_send)(EXPORTED(borrow_session_t) session, tr_handoff *handoff,
@@ -41,10 +42,14 @@ void EXPORTED(method_session_send)(EXPORTED(borrow_session_t) session, tr_handof
 
 void EXPORTED(method_session_receive)(EXPORTED(borrow_session_t) session, tr_offer *offer, tr_accept *accept) {
   *accept = tr_receive(journey_of(session), offer);
-  tokenrouter_policy_types_offer_free(offer);
 }
 
 void EXPORTED(session_destructor)(EXPORTED(session_t) * session) { free(session); }
+
+__attribute__((weak)) uint32_t tr_enter(tr_journey *journey) {
+  (void)journey;
+  return 0;
+}
 
 __attribute__((weak)) bool tr_send(tr_journey *journey, const tr_handoff *handoff) {
   (void)journey;
@@ -55,7 +60,7 @@ __attribute__((weak)) bool tr_send(tr_journey *journey, const tr_handoff *handof
 __attribute__((weak)) tr_accept tr_receive(tr_journey *journey, const tr_offer *offer) {
   (void)journey;
   tr_accept accept = {.tag = TOKENROUTER_POLICY_TYPES_ACCEPT_TAKE};
-  accept.val.take = (uint32_t)offer->tokens.len;
+  accept.val.take = (uint32_t)offer->length;
   return accept;
 }
 
@@ -107,14 +112,10 @@ void tr_below(tr_descriptor *descriptor, uint32_t role, tr_signal signal, const 
   guard(descriptor, role, signal, parameter, TOKENROUTER_POLICY_MANIFEST_TRIGGER_BELOW);
 }
 
-double tr_setting(const tr_start *start, const char *key) {
-  size_t length = strlen(key);
-  for (size_t i = 0; i < start->settings.len; i++) {
-    const tokenrouter_policy_types_setting_t *setting = &start->settings.ptr[i];
-    if (setting->key.len == length && memcmp(setting->key.ptr, key, length) == 0) return setting->value;
-  }
+double tr_setting(const tr_start *start, size_t index) {
   // The host gives a value for every parameter that was declared.
-  __builtin_trap();
+  if (index >= start->settings.len) __builtin_trap();
+  return start->settings.ptr[index];
 }
 
 tr_decision tr_stay(void) { return (tr_decision){.tag = TOKENROUTER_POLICY_TYPES_DECISION_STAY}; }

@@ -2,7 +2,8 @@
 //
 // A policy defines `struct tr_journey` (the state of one journey) and the functions under "the policy". The values that
 // come and go are those of wit/types.wit as wit-bindgen writes them, under shorter names. They belong to the wrapper:
-// a policy frees nothing. There is no clock, no file and no network; random numbers come from tr_uniform.
+// a policy frees nothing but lists that it fetched with tokenrouter_policy_view_... (candidates, the end of the answer,
+// answers to questions, offered tokens). There is no clock, no file and no network; random numbers come from tr_uniform.
 #ifndef TOKENROUTER_H
 #define TOKENROUTER_H
 
@@ -29,8 +30,11 @@ void tr_describe(tr_descriptor *descriptor);
 // Size of `struct tr_journey`.
 extern const size_t tr_journey_size;
 
-// A journey begins at role 0; `journey` is all zeros.
+// A journey begins; `journey` is all zeros.
 void tr_begin(tr_journey *journey, const tr_start *start);
+
+// The role at which it begins; asked only if the descriptor `enters`. Without it: 0.
+uint32_t tr_enter(tr_journey *journey);
 
 // Where the journey goes after this step; its token is held, not yet part of the answer.
 tr_decision tr_route(tr_journey *journey, const tr_step *step);
@@ -56,8 +60,8 @@ void tr_count(tr_descriptor *descriptor, const char *key, double initial, double
 void tr_above(tr_descriptor *descriptor, uint32_t role, tr_signal signal, const char *parameter);
 void tr_below(tr_descriptor *descriptor, uint32_t role, tr_signal signal, const char *parameter);
 
-// The value of a declared parameter.
-double tr_setting(const tr_start *start, const char *key);
+// The value of a parameter, by the order in which they were declared.
+double tr_setting(const tr_start *start, size_t index);
 
 // Commit the token and go on here; go to the model `to`, for that many tokens and then back, or with 0 to stay there; commit
 // the token and end the answer.

@@ -3,13 +3,15 @@
 // A policy is a subclass of `Policy`: its static `manifest` says what it is and needs, an object of it is one journey.
 // The module ends with `export const policy = component(TheClass);`. The values that come and go are those of
 // `wit/types.wit` in camel case: records are objects, variants are `{ tag, val }`. The short ways here cover what most
-// policies say.
+// policies say. What a call is about beyond its numbers (candidates, the end of the answer, answers to questions, offered
+// tokens) is there for the asking: `view.candidates()`.
 //
 // Top-level code runs when the component is built, not when it is loaded. There is no clock, no file and no network;
 // random numbers come from `uniform`.
 import { log, uniform } from "tokenrouter:policy/host@0.1.0";
+import * as view from "tokenrouter:policy/view@0.1.0";
 
-export { log, uniform };
+export { log, uniform, view };
 
 export const STAY = { tag: "stay" };
 export const FINISH = { tag: "finish" };
@@ -49,13 +51,28 @@ export function afterText(role, words) {
   return { role, fires: { tag: "after-text", val: words } };
 }
 
+/** A guard: `route` is asked about the first token of the answer, if the role makes it. */
+export function atStart(role) {
+  return { role, fires: { tag: "start" } };
+}
+
+/** A guard: `route` is asked about the role's token that ends the answer. */
+export function atEnd(role) {
+  return { role, fires: { tag: "end" } };
+}
+
 /** One journey. */
 export class Policy {
   /** What the policy is and needs: see `wit/manifest.wit`. What is left out has the values of `DEFAULTS`. */
   static manifest = {};
 
-  /** A journey begins at role 0; `settings` has a number for each parameter. */
+  /** A journey begins; `settings` has a number for each parameter. */
   start(start, settings) {}
+
+  /** The role at which it begins; asked only if the policy `enters`. */
+  enter() {
+    return 0;
+  }
 
   /** Where the journey goes after this step; its token is held, not yet part of the answer. */
   route(step) {
@@ -69,17 +86,22 @@ export class Policy {
 
   /** How many of the offer's tokens are kept, or an `accept`; asked only if the policy `receives`. */
   receive(offer) {
-    return offer.tokens.length;
+    return offer.length;
   }
 }
 
 /** Makes the component's exports of a subclass of `Policy`. */
 export function component(TheClass) {
+  const keys = (TheClass.manifest.parameters ?? []).map(({ key }) => key);
   class Session {
     constructor(start) {
       this.journey = new TheClass();
-      const settings = Object.fromEntries(start.settings.map(({ key, value }) => [key, value]));
+      const settings = Object.fromEntries(keys.map((key, index) => [key, start.settings[index]]));
       logged(() => this.journey.start(start, settings));
+    }
+
+    enter() {
+      return logged(() => this.journey.enter());
     }
 
     route(step) {
@@ -119,6 +141,7 @@ const DEFAULTS = {
   candidates: 0,
   tail: 0,
   prompt: 0,
+  enters: false,
   sends: false,
   receives: false,
   distributions: false,

@@ -2,11 +2,12 @@
 
 A policy is a subclass of `Policy`: class attributes say what it is and needs, an object of it is one journey. The module
 ends with `Policy = export(TheClass)`. The values that come and go are those of `wit/types.wit`, as dataclasses of
-`wit_world.imports.types`; the short ways here cover what most policies say.
+`wit_world.imports.types`; the short ways here cover what most policies say. What a call is about beyond its numbers
+(candidates, the end of the answer, answers to questions, offered tokens) is there for the asking: `view.candidates()`.
 
 Two things differ from ordinary Python. Top-level code runs when the component is built, not when it is loaded, so
 random seeds and clocks would be frozen into it; random numbers come from `uniform`. And there is no file, no network and
-no clock: the component imports nothing but `tokenrouter:policy/host`.
+no clock: the component imports nothing but `host` and `view` of `tokenrouter:policy`.
 """
 
 import gc
@@ -14,7 +15,7 @@ import sys
 import traceback
 from types import ModuleType
 
-from wit_world.imports import host, manifest, types
+from wit_world.imports import host, manifest, types, view
 from wit_world.imports.manifest import (
     Guard,
     Limit,
@@ -23,6 +24,8 @@ from wit_world.imports.manifest import (
     Trigger_Above,
     Trigger_AfterText,
     Trigger_Below,
+    Trigger_End,
+    Trigger_Start,
     Trigger_Text,
 )
 from wit_world.imports.types import Signal
@@ -73,6 +76,16 @@ def after_text(role, words):
     return Guard(role, Trigger_AfterText(words))
 
 
+def at_start(role):
+    """A guard: `route` is asked about the first token of the answer, if the role makes it."""
+    return Guard(role, Trigger_Start())
+
+
+def at_end(role):
+    """A guard: `route` is asked about the role's token that ends the answer."""
+    return Guard(role, Trigger_End())
+
+
 class Policy:
     """One journey. Its class says what the policy is; see `wit/manifest.wit` for each of these."""
 
@@ -85,6 +98,7 @@ class Policy:
     candidates = 0
     tail = 0
     prompt = 0
+    enters = False
     sends = False
     receives = False
     distributions = False
@@ -92,7 +106,11 @@ class Policy:
     fallback = None
 
     def start(self, start, settings):
-        """A journey begins at role 0; `settings` has a number for each parameter."""
+        """A journey begins; `settings` has a number for each parameter."""
+
+    def enter(self):
+        """The role at which it begins; asked only if `enters`."""
+        return 0
 
     def route(self, step):
         """Where the journey goes after this step; its token is held, not yet part of the answer."""
@@ -104,7 +122,7 @@ class Policy:
 
     def receive(self, offer):
         """How many of the offer's tokens are kept, or an `Accept`; asked only if `receives`."""
-        return len(offer.tokens)
+        return offer.length
 
 
 def export(policy):
@@ -115,8 +133,11 @@ def export(policy):
 
         def __init__(self, start):
             self.journey = policy()
-            settings = {setting.key: setting.value for setting in start.settings}
+            settings = {parameter.key: value for parameter, value in zip(policy.parameters, start.settings)}
             logged(self.journey.start, start, settings)
+
+        def enter(self):
+            return logged(self.journey.enter)
 
         def route(self, step):
             return logged(self.journey.route, step)
@@ -155,6 +176,7 @@ def descriptor(policy):
         policy.candidates,
         policy.tail,
         policy.prompt,
+        policy.enters,
         policy.sends,
         policy.receives,
         policy.distributions,

@@ -86,9 +86,25 @@ pub enum Accept {
     /// So many of the offered tokens are committed, from the first; the rest is dropped.
     Take(usize),
     /// What the model that the journey has come back to accepts.
-    Verify(Rule),
+    Verify(Check),
     /// Ask first; `receive` is then asked again with the answers.
     Consult(Question),
+}
+
+/// A test of an offer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Check {
+    /// When a token stands.
+    pub rule: Rule,
+    /// How many of the tokens are judged, from the first, if there are so many; the others are dropped.
+    pub tokens: usize,
+}
+
+impl From<Rule> for Check {
+    /// Of all tokens.
+    fn from(rule: Rule) -> Self {
+        Self { rule, tokens: usize::MAX }
+    }
 }
 
 /// When a drafted token is kept; the first that is not ends the draft. p is the judge's probability, q the drafter's.

@@ -90,6 +90,18 @@ impl Journey {
         }
     }
 
+    /// Begins at another model than the entry, before anything is fed.
+    ///
+    /// # Errors
+    /// [`Refused::UnknownRole`].
+    pub fn enter(&mut self, role: Role) -> Result<(), Refused> {
+        if role.index() >= self.request.roles {
+            return Err(Refused::UnknownRole(role, self.request.roles));
+        }
+        self.here = role;
+        Ok(())
+    }
+
     /// Records that the engine fed the next `count` tokens of [`Self::pending`] to the model here.
     pub fn fed(&mut self, count: usize) {
         let anchor = self.pending().0 + count;
@@ -305,6 +317,8 @@ impl Journey {
                 let last = self.request.vocabulary.bytes(last).len();
                 completes(&self.end_of_answer(text.len().saturating_sub(1) + last), last, text)
             }
+            Trigger::Start => self.answer().is_empty(),
+            Trigger::End => self.request.ends.tokens.contains(&sampled.token),
         }
     }
 

@@ -22,7 +22,7 @@ pub mod text;
 pub mod watch;
 
 pub use adjust::{Adjust, Adjustments, TokenMask};
-pub use decision::{Accept, Adoption, Decision, Handoff, Mixture, Next, Offer, Parcel, Rewrite, Rule};
+pub use decision::{Accept, Adoption, Check, Decision, Handoff, Mixture, Next, Offer, Parcel, Rewrite, Rule};
 pub use distribution::{Distribution, Space};
 pub use history::{Seen, Tally};
 pub use ids::{JourneyId, Role};

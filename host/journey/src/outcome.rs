@@ -95,9 +95,6 @@ pub enum Refused {
     /// The question is about the answer's own tokens.
     #[error("`last` judges the answer's own tokens and takes no side text")]
     SideText,
-    /// A question would not fit.
-    #[error("a question of up to {0} tokens, but the models of the route hold {1}")]
-    NoRoom(usize, usize),
     /// The client has seen what was to be dropped.
     #[error("{0} tokens are to be dropped, but only {1} are held back from the client (see `holdback`)")]
     DropsSeen(usize, usize),

@@ -71,6 +71,8 @@ pub enum Found {
     Drafts(Vec<Draft>),
     /// By head.
     Scores(Vec<f32>),
+    /// Models cannot hold the answer so far and the question.
+    Nothing,
 }
 
 /// A model's view of a token that is in the answer.

@@ -59,6 +59,10 @@ pub enum Trigger {
     Text(String),
     /// The held token is the first after this text, or of the answer.
     AfterText(String),
+    /// The held token is the first of the answer.
+    Start,
+    /// The held token ends the answer.
+    End,
 }
 
 /// Ends a visit or a draft; the token at which it holds is the last one.

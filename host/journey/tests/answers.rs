@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use journey::{
-    Ask, Consult, Effect, FinishReason, Found, Handoff, Journey, JourneyId, Next, Parcel, Question, Rewrite,
-    Role, Routing, Rules,
+    Answer, Ask, Consult, Effect, FinishReason, Found, Guard, Handoff, Journey, JourneyId, Next, Parcel,
+    Question, Rewrite, Role, Routing, Rules, Trigger,
 };
 
 use toy::{Kv, ROLES, ids, request};
@@ -96,4 +96,58 @@ fn answers_say_what_the_model_would_have_said() {
     let Found::Last(judged) = &step.answers[0].found else { panic!("{:?}", step.answers) };
     let judged: Vec<_> = judged.iter().map(|judged| (judged.token, judged.logprob)).collect();
     assert_eq!(judged, sure, "the same weights judge as they decoded");
+}
+
+#[test]
+fn a_question_for_which_there_is_no_room_is_answered_at_once() {
+    let mut journey = policy(Rules::default());
+    let mut kv = Kv::default();
+    let room = journey.request().context - journey.committed() - 1;
+    let sampled = kv.step(&mut journey, usize::MAX).remove(0);
+    assert!(matches!(journey.hold(sampled), Consult::Route(_)));
+    let ask = |side: usize| Question {
+        models: vec![Role(1), Role(0)],
+        side: "A".repeat(side),
+        with_held: true,
+        ask: Ask::Candidates(2),
+    };
+    let Ok(Consult::Route(step)) = journey.consult(ask(room)) else { panic!("nobody needs to be visited") };
+    let nothing = |role| Answer { role: Role(role), found: Found::Nothing };
+    assert_eq!(step.answers, [nothing(1), nothing(0)]);
+    assert_eq!(journey.consult(ask(room - 1)), Ok(Consult::Settled(Effect::Leave { to: Role(1) })));
+}
+
+#[test]
+fn a_journey_begins_where_it_enters() {
+    let mut journey = policy(Rules::default());
+    assert!(journey.enter(Role(ROLES as u16)).is_err());
+    journey.enter(Role(1)).expect("the route has it");
+    let mut kv = Kv::default();
+    let sampled = kv.step(&mut journey, usize::MAX).remove(0);
+    let Consult::Route(step) = journey.hold(sampled) else { panic!("the policy is asked") };
+    assert_eq!((step.role, step.index, step.run), (Role(1), 0, 0));
+    assert_eq!(journey.visited().collect::<Vec<_>>(), [Role(1)]);
+}
+
+#[test]
+fn guards_fire_at_both_ends_of_an_answer() {
+    let guards = [Trigger::Start, Trigger::End].map(|fires| Guard { role: Role(0), fires });
+    let mut journey = policy(Rules { guards: guards.to_vec(), ..Rules::default() });
+    let mut kv = Kv::default();
+    let mut fired = Vec::new();
+    loop {
+        let sampled = kv.step(&mut journey, usize::MAX).remove(0);
+        match journey.hold(sampled) {
+            Consult::Route(step) => {
+                fired.push((step.fired, step.index == 0, step.at_eos));
+                if step.at_eos {
+                    break;
+                }
+                journey.stay();
+            }
+            Consult::Settled(Effect::Decode) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fired, [(Some(0), true, false), (Some(1), false, true)]);
 }

@@ -39,7 +39,7 @@ fn speculative(sampling: Sampling, seed: u64, rule: Rule) -> Vec<u32> {
                     let followed = journey.hand_off(visit, Parcel { keep_held: true });
                     Consult::Settled(followed.expect("another model"))
                 }
-                Consult::Receive(_) => journey.accept(Accept::Verify(rule)).expect("there is a draft"),
+                Consult::Receive(_) => journey.accept(Accept::Verify(rule.into())).expect("there is a draft"),
                 Consult::Settled(Effect::Leave { .. }) => journey.arrive(),
                 Consult::Settled(Effect::Finish(_)) => {
                     made.extend(journey.take_output());

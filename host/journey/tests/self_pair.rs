@@ -9,9 +9,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use journey::{
-    Accept, Adoption, Ask, Condition, Consult, DraftRequest, Effect, FinishReason, Guard, Handoff, Journey,
-    JourneyId, Made, Mixture, Next, Parcel, Question, Request, Rewrite, Role, Routing, Rule, Rules, Sampling,
-    Signal, Space, Trigger,
+    Accept, Adoption, Ask, Check, Condition, Consult, DraftRequest, Effect, FinishReason, Guard, Handoff,
+    Journey, JourneyId, Made, Mixture, Next, Parcel, Question, Request, Rewrite, Role, Routing, Rule, Rules,
+    Sampling, Signal, Space, Trigger,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ enum Act {
 #[derive(Clone, Copy, Debug)]
 enum Take {
     Some(usize),
-    Verify(Rule),
+    Verify(Check),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -61,7 +61,9 @@ fn act() -> impl Strategy<Value = Act> {
         (0.0f32..5.0).prop_map(Rule::MaxLoss),
         (1u32..9).prop_map(Rule::InTop),
     ];
-    let take = prop_oneof![(0usize..6).prop_map(Take::Some), rule.prop_map(Take::Verify)];
+    let check = (rule, prop_oneof![Just(usize::MAX), 0usize..5])
+        .prop_map(|(rule, tokens)| Take::Verify(Check { rule, tokens }));
+    let take = prop_oneof![(0usize..6).prop_map(Take::Some), check];
     let ask = prop_oneof![
         (1usize..5).prop_map(Ask::Candidates),
         (1usize..9).prop_map(Ask::Last),
@@ -175,7 +177,7 @@ impl Script<'_> {
         }
         let accept = match self.take {
             Take::Some(take) => Accept::Take(take.min(offered)),
-            Take::Verify(rule) => Accept::Verify(rule),
+            Take::Verify(check) => Accept::Verify(check),
         };
         journey.accept(accept).expect("within the offer")
     }
@@ -186,9 +188,10 @@ fn hand_off(journey: &mut Journey, handoff: Handoff, keep_held: bool) -> Consult
     Consult::Settled(followed.unwrap_or_else(|_| journey.stay()))
 }
 
-fn routed(request: Request, acts: &[Act], chunk: usize) -> (Vec<Made>, FinishReason) {
+fn routed(request: Request, acts: &[Act], (enters, chunk): (Role, usize)) -> (Vec<Made>, FinishReason) {
     let greedy = request.sampling == Sampling::GREEDY;
     let mut journey = Journey::new(JourneyId(2), request);
+    journey.enter(enters).expect("the route has that model");
     let mut kv: Vec<Kv> = (0..ROLES).map(|_| Kv::default()).collect();
     let acts = acts.iter().cycle();
     let mut script = Script { acts, take: Take::Some(0), greedy, adopts: false, offers: 0 };
@@ -239,6 +242,8 @@ fn rules() -> impl Strategy<Value = Rules> {
             Guard { role: Role(0), fires: Trigger::Above(Signal::EntropyNorm, 0.9) },
             Guard { role: Role(0), fires: Trigger::Text("AB".to_owned()) },
             Guard { role: Role(1), fires: Trigger::AfterText("C".to_owned()) },
+            Guard { role: Role(2), fires: Trigger::Start },
+            Guard { role: Role(2), fires: Trigger::End },
         ]),
     ];
     (guards, any::<bool>(), prop_oneof![Just(0), Just(3), Just(usize::MAX)]).prop_map(
@@ -262,6 +267,7 @@ proptest! {
         rules in rules(),
         temperature in prop_oneof![Just(0.0f32), Just(1.0)],
         chunk in 1usize..6,
+        enters in 0..ROLES as u16,
         stop in prop_oneof![Just(vec![]), Just(vec!["ABCDE"]), Just(vec!["P", "QR"])],
     ) {
         // A script that never lets a token through would be refused for want of progress, not end by itself.
@@ -269,7 +275,7 @@ proptest! {
         acts.extend([Act::Stay, Act::Stay, Act::Stay, Act::Stay]);
         let (one, why_one) = alone(request(Routing::Single, temperature, &stop));
         let routing = Routing::Policy(Arc::new(rules));
-        let (many, why_many) = routed(request(routing, temperature, &stop), &acts, chunk);
+        let (many, why_many) = routed(request(routing, temperature, &stop), &acts, (Role(enters), chunk));
         prop_assert_eq!(ids(&one), ids(&many));
         prop_assert_eq!(text(&one), text(&many));
         prop_assert_eq!(why_one, why_many);

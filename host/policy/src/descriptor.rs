@@ -30,6 +30,8 @@ pub struct Descriptor {
     pub tail: usize,
     /// Bytes of the prompt's end that a session begins with.
     pub prompt: usize,
+    /// Whether `enter` is asked; otherwise a journey begins at the entry model.
+    pub enters: bool,
     /// Whether `send` is asked; otherwise the held token is dropped.
     pub sends: bool,
     /// Whether `receive` judges what a bounded visit brings.
@@ -75,6 +77,10 @@ pub enum Fires {
     Text(String),
     /// The held token is the first after a text.
     AfterText(String),
+    /// The held token is the first of the answer.
+    Start,
+    /// The held token ends the answer.
+    End,
 }
 
 /// A signal against a parameter.
@@ -134,6 +140,8 @@ impl Descriptor {
             }
             Fires::Text(text) => Trigger::Text(text.clone()),
             Fires::AfterText(text) => Trigger::AfterText(text.clone()),
+            Fires::Start => Trigger::Start,
+            Fires::End => Trigger::End,
         };
         let guard = |guard: &PolicyGuard| Guard { role: guard.role, fires: trigger(&guard.fires) };
         Rules {
@@ -215,6 +223,7 @@ mod tests {
             candidates: 0,
             tail: 0,
             prompt: 0,
+            enters: false,
             sends: false,
             receives: false,
             distributions: false,

@@ -329,6 +329,8 @@ pub enum Call {
     Describe,
     /// The constructor of `session`.
     Start,
+    /// `session.enter`.
+    Enter,
     /// `session.route`.
     Route,
     /// `session.send`.
@@ -345,6 +347,7 @@ impl fmt::Display for Call {
             Self::Instantiate => "instantiate",
             Self::Describe => "describe",
             Self::Start => "session constructor",
+            Self::Enter => "enter",
             Self::Route => "route",
             Self::Send => "send",
             Self::Receive => "receive",

@@ -18,6 +18,7 @@ use crate::wasm::Guest;
 /// A call that was answered.
 #[derive(Debug)]
 pub(crate) enum Input {
+    Enter { position: u64 },
     Route { position: u64, step: Step },
     Send { position: u64, handoff: Handoff },
     Receive { position: u64, offer: Offer },
@@ -44,6 +45,7 @@ impl Input {
     /// Makes the call again.
     pub(crate) fn replay(&self, guest: &mut Guest) -> Result<(), PolicyError> {
         match self {
+            Self::Enter { position } => guest.enter(*position).map(drop),
             Self::Route { position, step } => guest.route(*position, step).map(drop),
             Self::Send { position, handoff } => guest.send(*position, handoff).map(drop),
             Self::Receive { position, offer } => guest.receive(*position, offer).map(drop),
@@ -52,6 +54,7 @@ impl Input {
 
     fn bytes(&self) -> usize {
         let lists = match self {
+            Self::Enter { .. } => 0,
             Self::Route { step, .. } => {
                 let Sampled { candidates, logprobs, scores, .. } = &step.sampled;
                 let numbers = (logprobs.len() + scores.len()) * size_of::<f32>();
@@ -76,6 +79,7 @@ fn bytes_of(answers: &[Answer]) -> usize {
         Found::Last(judged) => judged.len() * size_of::<Judgement>(),
         Found::Logprobs(numbers) | Found::Scores(numbers) => numbers.len() * size_of::<f32>(),
         Found::Drafts(drafts) => drafts.iter().map(draft).sum(),
+        Found::Nothing => 0,
     };
     answers.iter().map(|answer| size_of::<Answer>() + found(answer)).sum()
 }

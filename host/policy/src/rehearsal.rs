@@ -30,7 +30,7 @@ pub(crate) fn rehearse(revision: &Arc<Revision>) -> Result<(), PolicyError> {
         seed: 0,
     };
     let mut session = revision.rehearsal(start)?;
-    let mut here = Role::ENTRY;
+    let mut here = session.enter(u64::from(PROMPT_TOKENS))?;
     for index in 0..STEPS {
         let mut step = step(index, here, revision);
         let position = u64::from(PROMPT_TOKENS + index);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use journey::{Accept, Decision, Handoff, JourneyId, Offer, Parcel, Step};
+use journey::{Accept, Decision, Handoff, JourneyId, Offer, Parcel, Role, Step};
 
 use crate::descriptor::Settings;
 use crate::error::{Call, PolicyError};
@@ -92,6 +92,17 @@ pub(crate) enum Standing {
 impl Session {
     pub(crate) fn new(revision: Arc<Revision>, live: Live) -> Self {
         Self { revision, life: Life::Live(Box::new(live)) }
+    }
+
+    /// The model at which the journey begins; the entry model unless the policy wants to be asked.
+    ///
+    /// # Errors
+    /// What the guest did wrong; also [`PolicyError::BadAnswer`] for a model that the route does not have.
+    pub fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {
+        if !self.revision.descriptor().enters {
+            return Ok(Role::ENTRY);
+        }
+        self.ask(Call::Enter, || Input::Enter { position }, |guest| guest.enter(position))
     }
 
     /// Where the journey goes after this step.

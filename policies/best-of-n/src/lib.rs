@@ -38,7 +38,7 @@ impl Policy for BestOfN {
             .models(1..=1)
             .parameter(Parameter::count("samples", 8, 1..=32, "How many answers are drafted."))
             .parameter(Parameter::number("temperature", 0.7, 0.0..=2.0, "Temperature of the drafts."))
-            .guard(MODEL, Trigger::at_start())
+            .guard(MODEL, Trigger::Start)
     }
 
     fn start(start: Start) -> Self {

@@ -5,9 +5,6 @@
 //! one step: the first whose loss, minus its log-probability there, is above `rollback` is replaced by the judge's own
 //! token and what follows is dropped; if there is none, the judge adds one token. Then the little model writes on.
 //!
-//! In the paper the token at which the little model is unsure is never looked at and the judge decides that position.
-//! Here it is part of the visit and is judged like the others, so it stands where the judge finds it bearable.
-//!
 //! Source: BiLD (arXiv 2302.07863); the defaults of the thresholds are those of its code.
 //!
 //! | parameter | unit | default | meaning |
@@ -18,8 +15,8 @@
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 use policy_sdk::{
-    Accept, Condition, Decision, Descriptor, Handoff, Offer, Parameter, Parcel, Policy, Role, Rule, Session,
-    Signal, Start, Step, export_policy,
+    Accept, Check, Condition, Decision, Descriptor, Ended, Handoff, Offer, Parameter, Parcel, Policy, Role,
+    Rule, Session, Signal, Start, Step, export_policy,
 };
 
 /// The policy; for a journey it holds the parameters and remembers nothing between steps.
@@ -79,8 +76,11 @@ impl Session for BigLittle {
         Parcel::KEEP_HELD
     }
 
-    fn receive(&mut self, _: &Offer) -> Accept {
-        Accept::Verify(Rule::MaxLoss(self.rollback))
+    fn receive(&mut self, offer: &Offer) -> Accept {
+        // The token at which the little model became unsure is not looked at: its position is the judge's.
+        let unsure = u32::from(offer.why == Ended::Condition);
+        let tokens = offer.tokens.len() as u32 - unsure;
+        Accept::Verify(Check { rule: Rule::MaxLoss(self.rollback), tokens })
     }
 }
 
@@ -104,9 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_keeps_what_it_finds_bearable() {
+    fn the_judge_looks_at_what_the_little_model_was_sure_of() {
         let mut journey = Journey::<BigLittle>::begin(&[("rollback", 3.5)]);
-        assert_eq!(journey.receive(&offer(LITTLE, &[1, 2])), Accept::Verify(Rule::MaxLoss(3.5)));
+        let verify = |tokens| Accept::Verify(Check { rule: Rule::MaxLoss(3.5), tokens });
+        let whole = offer(LITTLE, &[1, 2]);
+        assert_eq!(journey.receive(&whole), verify(2));
+        assert_eq!(journey.receive(&Offer { why: Ended::Condition, ..whole }), verify(1));
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Policy for Cascade {
                 -1e3..=0.0,
                 "Least log-probability, in nats, at that quantile at which the small model's answer is kept.",
             ))
-            .guard(SMALL, Trigger::at_start())
+            .guard(SMALL, Trigger::Start)
     }
 
     fn start(start: Start) -> Self {

@@ -44,7 +44,7 @@ impl Policy for Ensemble {
     }
 
     fn start(start: Start) -> Self {
-        let models = start.models.len() as u32;
+        let models = start.models;
         Self { parts: (0..models).map(|role| (role, 1.0 / models as f32)).collect() }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn every_model_of_the_route_has_the_same_weight() {
         let mut start = start::<Ensemble>(&[("threshold", 1.0)]);
-        start.models = [&start.models[..], &start.models[..]].concat();
+        start.models = 4;
         let mut journey = Journey::<Ensemble>::of(start);
         let Decision::Mix(mixture) = journey.route(&step(0)) else { panic!("every token is averaged") };
         let weights: Vec<f32> = mixture.parts.iter().map(|part| part.weight).collect();

@@ -5,8 +5,7 @@
 //! distributions, at the cost of one model per token instead of all of them.
 //!
 //! The model of the *next* position is drawn when a token is held, so that the token stands and nothing is made in
-//! vain; only the entry model's proposal for the first position is dropped when another model was drawn for that one.
-//! Every other handoff commits a token.
+//! vain; that of the first position is drawn before anything is decoded, and the journey begins there.
 //!
 //! Source: mixture ensembles (ME, arXiv 2605.00419).
 //!
@@ -22,14 +21,10 @@ use policy_sdk::{
     Decision, Descriptor, Handoff, Parameter, Parcel, Policy, Role, Session, Start, Step, export_policy, host,
 };
 
-/// The policy; for a journey it holds the weights, and what was drawn for the first position.
+/// The policy; for a journey it holds the weights.
 pub struct Mixture {
     /// By role.
     weights: Vec<f64>,
-    /// Whether the model of the first position has been drawn.
-    begun: bool,
-    /// Whether the handoff under way commits the held token.
-    keep_held: bool,
 }
 
 impl Policy for Mixture {
@@ -38,6 +33,7 @@ impl Policy for Mixture {
     fn describe() -> Descriptor {
         let described = Descriptor::new("mixture", "Every token is made by a model that is drawn at random.")
             .models(2..=WEIGHTS.len() as u32)
+            .enters()
             .sends();
         let doc = "How often the model of that role is drawn, relative to the other weights.";
         let declare = |declared: Descriptor, key: &&str| {
@@ -47,28 +43,22 @@ impl Policy for Mixture {
     }
 
     fn start(start: Start) -> Self {
-        let weights = WEIGHTS.iter().take(start.models.len()).map(|key| start.number(key)).collect();
-        Self { weights, begun: false, keep_held: false }
+        Self { weights: WEIGHTS.iter().take(start.models as usize).map(|key| start.number(key)).collect() }
     }
 }
 
 impl Session for Mixture {
+    fn enter(&mut self) -> Role {
+        self.draw()
+    }
+
     fn route(&mut self, step: &Step) -> Decision {
-        if !self.begun {
-            self.begun = true;
-            let first = self.draw();
-            if first != step.role {
-                self.keep_held = false;
-                return Decision::hand_off(first, 0);
-            }
-        }
-        self.keep_held = true;
         let next = self.draw();
         if next == step.role || step.at_eos { Decision::Stay } else { Decision::hand_off(next, 0) }
     }
 
     fn send(&mut self, _: Handoff) -> Parcel {
-        Parcel { keep_held: self.keep_held }
+        Parcel::KEEP_HELD
     }
 }
 
@@ -107,6 +97,7 @@ mod tests {
         // For position 0, then for 1, 2 and 3.
         draws(&[0.1, 0.4, 0.5, 0.9]);
         let mut journey = Journey::<Mixture>::begin(&[]);
+        assert_eq!(journey.enter(), 0);
         assert_eq!(journey.route(&at(0, 0)), Decision::Stay);
         assert_eq!(journey.route(&at(0, 1)), Decision::hand_off(1, 0));
         assert_eq!(journey.send(Handoff::new(1, 0)), Parcel::KEEP_HELD);
@@ -117,8 +108,7 @@ mod tests {
     fn the_first_position_belongs_to_the_model_that_was_drawn_for_it() {
         draws(&[0.9, 0.1]);
         let mut journey = Journey::<Mixture>::begin(&[]);
-        assert_eq!(journey.route(&at(0, 0)), Decision::hand_off(1, 0));
-        assert_eq!(journey.send(Handoff::new(1, 0)), Parcel::DROP_HELD);
+        assert_eq!(journey.enter(), 1);
         assert_eq!(journey.route(&at(1, 0)), Decision::hand_off(0, 0));
         assert_eq!(journey.send(Handoff::new(0, 0)), Parcel::KEEP_HELD);
     }
@@ -127,18 +117,19 @@ mod tests {
     fn weights_are_relative_and_a_model_without_one_never_answers() {
         draws(&[0.74, 0.76]);
         let mut journey = Journey::<Mixture>::begin(&[("weight0", 3.0)]);
-        assert_eq!(journey.route(&at(0, 0)), Decision::hand_off(1, 0));
+        assert_eq!((journey.enter(), journey.enter()), (0, 1));
         draws(&[0.0, 0.999]);
         let mut alone = Journey::<Mixture>::begin(&[("weight1", 0.0)]);
+        assert_eq!(alone.enter(), 0);
         assert_eq!(alone.route(&at(0, 0)), Decision::Stay);
-        draws(&[0.5, 0.5]);
+        draws(&[0.5]);
         let mut nobody = Journey::<Mixture>::begin(&[("weight0", 0.0), ("weight1", 0.0)]);
         assert_eq!(nobody.route(&at(0, 0)), Decision::Stay);
     }
 
     #[test]
     fn an_end_token_ends_the_answer_where_it_is() {
-        draws(&[0.1, 0.9]);
+        draws(&[0.9]);
         let mut journey = Journey::<Mixture>::begin(&[]);
         assert_eq!(journey.route(&Step { at_eos: true, ..at(0, 0) }), Decision::Stay);
     }

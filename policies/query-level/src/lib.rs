@@ -17,15 +17,16 @@
 //! |---|---|---|---|
 //! | `threshold` | difficulty | 0.4 | most difficulty that is left to the small model |
 //!
-//! The entry model has read the prompt by the time a policy is asked; its first token is dropped if the other answers.
+//! The journey begins at the model that answers: the other one never reads the prompt.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
-use policy_sdk::{Decision, Descriptor, Parameter, Policy, Session, Start, Step, Trigger, export_policy};
+use policy_sdk::{
+    Decision, Descriptor, Parameter, Policy, Role, Session, Start, Step, Trigger, export_policy,
+};
 
 /// The policy; for a journey it holds what it made of the prompt.
 pub struct QueryLevel {
     is_hard: bool,
-    max_tokens: u32,
 }
 
 impl Policy for QueryLevel {
@@ -40,21 +41,23 @@ impl Policy for QueryLevel {
                 "Most difficulty of a prompt, from 0 to 1, that is left to the small model.",
             ))
             .prompt(PROMPT_BYTES)
-            .guard(SMALL, Trigger::at_start())
+            .enters()
+            .guard(SMALL, Trigger::Start)
+            .guard(LARGE, Trigger::Start)
     }
 
     fn start(start: Start) -> Self {
-        let is_hard = difficulty(&start.prompt) > start.number("threshold");
-        Self { is_hard, max_tokens: start.max_tokens }
+        Self { is_hard: difficulty(&start.prompt) > start.number("threshold") }
     }
 }
 
 impl Session for QueryLevel {
-    fn route(&mut self, step: &Step) -> Decision {
-        if step.role == SMALL && step.index == 0 && self.is_hard {
-            // A visit as long as the answer may be: the policy is not asked about the large model's tokens.
-            return Decision::hand_off(LARGE, self.max_tokens);
-        }
+    fn enter(&mut self) -> Role {
+        if self.is_hard { LARGE } else { SMALL }
+    }
+
+    fn route(&mut self, _: &Step) -> Decision {
+        // Asked about the first token only, which the guards are for.
         Decision::Stay
     }
 }
@@ -76,8 +79,8 @@ fn numbers(prompt: &str) -> usize {
 
 export_policy!(QueryLevel);
 
-const SMALL: u32 = 0;
-const LARGE: u32 = 1;
+const SMALL: Role = 0;
+const LARGE: Role = 1;
 const PROMPT_BYTES: u32 = 16 << 10;
 const REASONING: [&str; 12] = [
     "prove",
@@ -107,14 +110,15 @@ mod tests {
     const HARD: &str = "Prove step by step that the sum of 1, 3, 5, 7, 9, 11 and 13 is 49.";
 
     #[test]
-    fn a_hard_prompt_is_answered_by_the_large_model_and_nothing_more_is_asked() {
+    fn a_hard_prompt_is_answered_by_the_large_model() {
         let mut journey = asked(HARD);
-        assert_eq!(journey.decisions(&[step(0), step(1)]), [Decision::hand_off(LARGE, 256), Decision::Stay]);
+        assert_eq!(journey.enter(), LARGE);
+        assert_eq!(journey.route(&Step { role: LARGE, ..step(0) }), Decision::Stay);
     }
 
     #[test]
-    fn an_easy_prompt_stays() {
-        assert_eq!(asked("Say hello to Ada.").route(&step(0)), Decision::Stay);
+    fn an_easy_prompt_is_answered_by_the_small_one() {
+        assert_eq!(asked("Say hello to Ada.").enter(), SMALL);
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn in_a_full_context_a_step_stands() {
         let mut start = start::<RewardGuided>(&[]);
-        start.models[0].context = 16 + 4;
+        start.context = 16 + 4;
         let mut journey = Journey::<RewardGuided>::of(start);
         assert_eq!(journey.receive(&offer(DRAFTER, &[4, 5, 6])), Accept::Take(3));
     }

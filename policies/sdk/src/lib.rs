@@ -38,6 +38,7 @@ pub extern crate alloc;
 pub mod bindings;
 pub mod host;
 mod session;
+mod shown;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod values;
@@ -48,11 +49,12 @@ pub use libm;
 
 pub use bindings::tokenrouter::policy::manifest::{Descriptor, Guard, Limit, Need, Parameter, Trigger};
 pub use bindings::tokenrouter::policy::types::{
-    Accept, Adoption, Answer, Ask, Bound, Candidate, Condition, Decision, Draft, DraftRequest, Ended, Found,
-    Handoff, Judgement, Mask, Mixture, ModelInfo, Next, Offer, Parcel, Part, Question, Rewrite, Role, Rule,
-    Setting, Signal, Space, Start, Step, TokenId, Typical,
+    Accept, Adoption, Answer, Ask, Bound, Candidate, Check, Condition, Decision, Draft, DraftRequest, Ended,
+    Found, Handoff, Judgement, Mask, Mixture, ModelInfo, Next, Parcel, Part, Question, Rewrite, Role, Rule,
+    Signal, Space, TokenId, Typical,
 };
 pub use session::{Policy, Session};
+pub use shown::{Offer, Settings, Start, Step};
 
 /// What [`export_policy!`] expands to; not for use by hand.
 #[doc(hidden)]

@@ -1,10 +1,14 @@
 //! The two traits of a policy, and how the interface calls them.
 
+use alloc::string::String;
+#[cfg(target_arch = "wasm32")]
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::marker::PhantomData;
 
 use crate::bindings::exports::tokenrouter::policy::policy::{Guest, GuestSession};
-use crate::{Accept, Decision, Descriptor, Handoff, Offer, Parcel, Start, Step};
+use crate::bindings::tokenrouter::policy::types;
+use crate::{Accept, Decision, Descriptor, Handoff, Offer, Parcel, Role, Start, Step};
 
 /// What a policy is, and how it begins a journey.
 pub trait Policy: 'static {
@@ -20,6 +24,12 @@ pub trait Policy: 'static {
 
 /// One journey's decisions.
 pub trait Session: 'static {
+    /// The model at which the journey begins, before anything is decoded; asked only if the descriptor says that the
+    /// policy enters. Unless said otherwise the entry model.
+    fn enter(&mut self) -> Role {
+        0
+    }
+
     /// Where the journey goes after this step. The step's token is held, not yet part of the answer.
     fn route(&mut self, step: &Step) -> Decision;
 
@@ -51,21 +61,38 @@ impl<P: Policy> Guest for Component<P> {
 }
 
 impl<P: Policy> GuestSession for Shared<P> {
-    fn new(start: Start) -> Self {
-        Self(RefCell::new(P::start(start)))
+    fn new(start: types::Start) -> Self {
+        Self(RefCell::new(P::start(Start::seen(start, keys::<P>()))))
     }
 
-    fn route(&self, step: Step) -> Decision {
-        self.0.borrow_mut().route(&step)
+    fn enter(&self) -> Role {
+        self.0.borrow_mut().enter()
+    }
+
+    fn route(&self, step: types::Step) -> Decision {
+        self.0.borrow_mut().route(&Step::seen(step))
     }
 
     fn send(&self, handoff: Handoff) -> Parcel {
         self.0.borrow_mut().send(handoff)
     }
 
-    fn receive(&self, offer: Offer) -> Accept {
-        self.0.borrow_mut().receive(&offer)
+    fn receive(&self, offer: types::Offer) -> Accept {
+        self.0.borrow_mut().receive(&Offer::seen(offer))
     }
+}
+
+/// The keys of the policy's parameters, which a session is given the values of. Asked once in an instance.
+#[cfg(target_arch = "wasm32")]
+fn keys<P: Policy>() -> &'static [String] {
+    static KEYS: crate::wasm::Single<Vec<String>> = crate::wasm::Single::new();
+    KEYS.get_or_init(|| P::describe().parameters.into_iter().map(|parameter| parameter.key).collect())
+}
+
+/// Tests have many policies in one program.
+#[cfg(not(target_arch = "wasm32"))]
+fn keys<P: Policy>() -> &'static [String] {
+    crate::testing::keys::<P>()
 }
 
 #[cfg(test)]
@@ -115,11 +142,34 @@ mod tests {
     #[test]
     fn the_border_passes_everything_on() {
         assert_eq!(<Component<Every> as Guest>::describe(), Every::describe());
-        let session = Shared::<Every>::new(testing::start::<Every>(&[("n", 3.0)]));
-        let decisions = [step(1), step(3)].map(|step| GuestSession::route(&session, step));
+        let session = <Shared<Every> as GuestSession>::new(types::Start {
+            models: 2,
+            context: 4096,
+            settings: vec![3.0],
+            prompt_tokens: 16,
+            max_tokens: 256,
+            shows: types::Sights::empty(),
+        });
+        let step = |index| types::Step {
+            index,
+            run: index,
+            role: 0,
+            token: 100,
+            at_eos: false,
+            fired: None,
+            logprob: -0.1,
+            entropy: 0.1,
+            top1: 0.9,
+            margin: 0.8,
+            shows: types::Sights::empty(),
+        };
+        assert_eq!(session.enter(), 0);
+        let decisions = [step(1), step(3)].map(|step| session.route(step));
         assert_eq!(decisions, [Decision::Stay, Decision::hand_off(1, 3)]);
         assert_eq!(GuestSession::send(&session, Handoff::new(1, 3)), Parcel::DROP_HELD);
-        let offer = testing::offer(1, &[7]);
+        testing::view::offer(&testing::offer(1, &[7]));
+        let why = crate::Ended::Length;
+        let offer = types::Offer { source: 1, length: 1, why, shows: types::Sights::empty() };
         assert_eq!(GuestSession::receive(&session, offer), Accept::Take(1));
     }
 

@@ -26,7 +26,7 @@ use std::cell::RefCell;
 
 use crate::{
     Accept, Adoption, Answer, Candidate, Decision, Draft, Ended, Found, Guard, Handoff, Limit, ModelInfo,
-    Next, Offer, Parcel, Policy, Rewrite, Role, Session, Setting, Signal, Start, Step, Trigger,
+    Next, Offer, Parcel, Policy, Rewrite, Role, Session, Settings, Signal, Start, Step, Trigger,
 };
 
 /// A journey under a policy, for tests: of two models, or of as near to two as the policy allows.
@@ -34,7 +34,7 @@ pub struct Journey<P: Policy> {
     session: P::Session,
     models: u32,
     guards: Vec<Guard>,
-    settings: Vec<Setting>,
+    settings: Settings,
 }
 
 impl<P: Policy> Journey<P> {
@@ -50,9 +50,19 @@ impl<P: Policy> Journey<P> {
     /// Begins with what [`start`] made, changed.
     #[must_use]
     pub fn of(start: Start) -> Self {
-        let models = start.models.len() as u32;
+        let models = start.models;
         let (guards, settings) = (P::describe().guards, start.settings.clone());
         Self { session: P::start(start), models, guards, settings }
+    }
+
+    /// Asks where the journey begins, as the host does if the policy wants to be asked.
+    ///
+    /// # Panics
+    /// When the route does not have that model.
+    pub fn enter(&mut self) -> Role {
+        let role = self.session.enter();
+        self.check(&[role]);
+        role
     }
 
     /// Asks `route` where a guard of the role fires, or where it has none; elsewhere the host commits the token. The
@@ -101,14 +111,16 @@ impl<P: Policy> Journey<P> {
 
     fn fires(&self, guard: &Guard, step: &Step) -> bool {
         let value = |limit: &Limit| {
-            let setting = self.settings.iter().find(|setting| setting.key == limit.parameter);
-            setting.expect("a guard compares with a declared parameter").value as f32
+            let value = self.settings.value(&limit.parameter);
+            value.expect("a guard compares with a declared parameter") as f32
         };
         match &guard.fires {
             Trigger::Above(limit) => signal(step, limit.signal) > value(limit),
             Trigger::Below(limit) => signal(step, limit.signal) < value(limit),
             Trigger::AfterText(text) => step.index == 0 || step.tail.ends_with(text.as_str()),
             Trigger::Text(_) => false,
+            Trigger::Start => step.index == 0,
+            Trigger::End => step.at_eos,
         }
     }
 
@@ -155,12 +167,11 @@ pub fn start<P: Policy>(settings: &[(&str, f64)]) -> Start {
         assert!((parameter.least..=parameter.most).contains(value), "{key} = {value} is out of range");
     }
     let given = |key: &str| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+    let values = declared.iter().map(|parameter| given(&parameter.key).unwrap_or(parameter.default));
     Start {
-        models: (0..models).map(model).collect(),
-        settings: declared
-            .iter()
-            .map(|p| Setting { key: p.key.clone(), value: given(&p.key).unwrap_or(p.default) })
-            .collect(),
+        models,
+        context: CONTEXT,
+        settings: Settings { keys: keys::<P>(), values: values.collect() },
         prompt_tokens: 16,
         max_tokens: 256,
         prompt: String::new(),
@@ -264,15 +275,74 @@ pub(crate) fn keep_log(message: &str) {
     LOGS.with(|logs| logs.borrow_mut().push(message.to_string()));
 }
 
-fn model(role: Role) -> ModelInfo {
-    ModelInfo { name: format!("test-{role}"), vocabulary: VOCABULARY, context: 4096 }
+/// The keys of a policy's parameters. They live as long as the tests do.
+pub(crate) fn keys<P: Policy>() -> &'static [String] {
+    P::describe().parameters.into_iter().map(|parameter| parameter.key).collect::<Vec<_>>().leak()
+}
+
+pub(crate) fn models() -> Vec<ModelInfo> {
+    let model = |role| ModelInfo { name: format!("test-{role}"), vocabulary: VOCABULARY, context: CONTEXT };
+    (0..2).map(model).collect()
 }
 
 const VOCABULARY: u32 = 1000;
+const CONTEXT: u32 = 4096;
 
 type Uniform = Box<dyn FnMut() -> f64>;
 
 thread_local! {
     static UNIFORM: RefCell<Option<Uniform>> = const { RefCell::new(None) };
     static LOGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What `view` shows on this thread when the border itself is tested; see [`session`](crate::Session).
+pub(crate) mod view {
+    use std::cell::RefCell;
+
+    use crate::{Answer, Candidate, Offer};
+
+    thread_local! {
+        static OFFER: RefCell<Option<Offer>> = const { RefCell::new(None) };
+    }
+
+    #[cfg(test)]
+    pub(crate) fn offer(offer: &Offer) {
+        OFFER.with(|shown| *shown.borrow_mut() = Some(offer.clone()));
+    }
+
+    fn of<T: Default>(look: impl FnOnce(&Offer) -> T) -> T {
+        OFFER.with(|shown| shown.borrow().as_ref().map_or_else(T::default, look))
+    }
+
+    pub(crate) fn prompt() -> String {
+        String::new()
+    }
+
+    pub(crate) fn candidates() -> Vec<Candidate> {
+        Vec::new()
+    }
+
+    pub(crate) fn scores() -> Vec<f32> {
+        Vec::new()
+    }
+
+    pub(crate) fn tail() -> String {
+        String::new()
+    }
+
+    pub(crate) fn answers() -> Vec<Answer> {
+        Vec::new()
+    }
+
+    pub(crate) fn tokens() -> Vec<u32> {
+        of(|offer| offer.tokens.clone())
+    }
+
+    pub(crate) fn logprobs() -> Vec<f32> {
+        of(|offer| offer.logprobs.clone())
+    }
+
+    pub(crate) fn text() -> String {
+        of(|offer| offer.text.clone())
+    }
 }

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::{
-    Accept, Adoption, Answer, Ask, Bound, Condition, Decision, Descriptor, Draft, DraftRequest, Found, Guard,
-    Handoff, Limit, Mask, Mixture, Need, Next, Offer, Parameter, Parcel, Part, Question, Rewrite, Role,
-    Signal, Space, Start, Trigger,
+    Accept, Adoption, Answer, Ask, Bound, Check, Condition, Decision, Descriptor, Draft, DraftRequest, Found,
+    Guard, Handoff, Limit, Mask, Mixture, Need, Next, Offer, Parameter, Parcel, Part, Question, Rewrite,
+    Role, Rule, Signal, Space, Start, Trigger,
 };
 
 impl Descriptor {
@@ -25,6 +25,7 @@ impl Descriptor {
             candidates: 0,
             tail: 0,
             prompt: 0,
+            enters: false,
             sends: false,
             receives: false,
             distributions: false,
@@ -84,6 +85,13 @@ impl Descriptor {
         self
     }
 
+    /// Asks for [`Session::enter`](crate::Session::enter) at the beginning.
+    #[must_use]
+    pub fn enters(mut self) -> Self {
+        self.enters = true;
+        self
+    }
+
     /// Asks for [`Session::send`](crate::Session::send) at each handoff.
     #[must_use]
     pub fn sends(mut self) -> Self {
@@ -136,12 +144,6 @@ impl Trigger {
     #[must_use]
     pub fn after_text(text: &str) -> Self {
         Self::AfterText(text.to_string())
-    }
-
-    /// Fires at the first token of the answer and nowhere else: no model writes the text that it waits for.
-    #[must_use]
-    pub fn at_start() -> Self {
-        Self::after_text("\0")
     }
 }
 
@@ -291,8 +293,7 @@ impl Start {
     /// When the policy did not declare `key`; the host gives a value for every parameter that it did.
     #[must_use]
     pub fn number(&self, key: &str) -> f64 {
-        let setting = self.settings.iter().find(|setting| setting.key == key);
-        setting.expect("the parameter is declared in the descriptor").value
+        self.settings.value(key).expect("the parameter is declared in the descriptor")
     }
 
     /// The value of a parameter that was declared by [`Parameter::count`].
@@ -304,12 +305,11 @@ impl Start {
         self.number(key) as u32
     }
 
-    /// Positions after the prompt that every model of the route can hold. A question beyond them is refused: the answer,
-    /// the offer and a token for each byte of the side text must leave one of them free.
+    /// Positions after the prompt that every model of the route can hold. A question beyond them is answered with
+    /// [`Found::Nothing`]: the answer, the offer and the side text must leave one of them free.
     #[must_use]
     pub fn room(&self) -> u32 {
-        let context = self.models.iter().map(|model| model.context).min();
-        context.unwrap_or(0).saturating_sub(self.prompt_tokens)
+        self.context.saturating_sub(self.prompt_tokens)
     }
 }
 
@@ -329,7 +329,21 @@ impl Parcel {
     pub const KEEP_HELD: Self = Self { keep_held: true };
 }
 
+impl Check {
+    /// Of all that was offered.
+    #[must_use]
+    pub fn all(rule: Rule) -> Self {
+        Self { rule, tokens: u32::MAX }
+    }
+}
+
 impl Accept {
+    /// What the judge keeps of everything that was offered.
+    #[must_use]
+    pub fn verify(rule: Rule) -> Self {
+        Self::Verify(Check::all(rule))
+    }
+
     /// Takes everything that was offered.
     #[must_use]
     pub fn all(offer: &Offer) -> Self {

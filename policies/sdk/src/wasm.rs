@@ -11,6 +11,22 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 #[link(name = "c")]
 unsafe extern "C" {}
 
+/// A value that is made once in an instance.
+pub(crate) struct Single<T>(core::cell::OnceCell<T>);
+
+// SAFETY: a component of this interface has one thread.
+unsafe impl<T> Sync for Single<T> {}
+
+impl<T> Single<T> {
+    pub(crate) const fn new() -> Self {
+        Self(core::cell::OnceCell::new())
+    }
+
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        self.0.get_or_init(make)
+    }
+}
+
 /// A panic is a trap: it ends this journey's session, and the host's fallback takes over.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn without_room_to_grade_a_step_stands() {
         let mut start = start::<SpecReason>(&[]);
-        start.models[1].context = 16 + 100;
+        start.context = 16 + 100;
         let mut journey = Journey::<SpecReason>::of(start);
         assert_eq!(journey.receive(&offer(DRAFTER, &[4, 5, 6])), Accept::Take(3));
     }

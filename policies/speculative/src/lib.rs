@@ -71,7 +71,7 @@ impl Session for Speculative {
     }
 
     fn receive(&mut self, _: &Offer) -> Accept {
-        Accept::Verify(self.rule)
+        Accept::verify(self.rule)
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
         let mut journey = Journey::<Speculative>::begin(&[]);
         assert_eq!(journey.route(&step(0)), Decision::hand_off(DRAFTER, 5));
         assert_eq!(journey.send(Handoff::new(DRAFTER, 5)), Parcel::KEEP_HELD);
-        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2, 3, 4, 5])), Accept::Verify(Rule::Rejection));
+        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2, 3, 4, 5])), Accept::verify(Rule::Rejection));
         assert_eq!(journey.route(&step(6)), Decision::hand_off(DRAFTER, 5));
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn on_request_only_the_judges_own_tokens_are_kept() {
         let mut journey = Journey::<Speculative>::begin(&[("exact", 1.0), ("tokens", 2.0)]);
         assert_eq!(journey.route(&step(0)), Decision::hand_off(DRAFTER, 2));
-        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2])), Accept::Verify(Rule::Exact));
+        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2])), Accept::verify(Rule::Exact));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Session for Typical {
     }
 
     fn receive(&mut self, _: &Offer) -> Accept {
-        Accept::Verify(Rule::Typical(self.rule))
+        Accept::verify(Rule::Typical(self.rule))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(journey.route(&step(0)), Decision::hand_off(DRAFTER, 3));
         assert_eq!(journey.send(Handoff::new(DRAFTER, 3)), Parcel::KEEP_HELD);
         let rule = Rule::Typical(policy_sdk::Typical { epsilon: 0.3, delta: 0.2 });
-        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2, 3])), Accept::Verify(rule));
+        assert_eq!(journey.receive(&offer(DRAFTER, &[1, 2, 3])), Accept::verify(rule));
     }
 
     #[test]

@@ -37,11 +37,15 @@ impl Journey {
         };
         self.asked_with_held = with_held;
         let named = self.named(&ask);
-        let nothing_to_judge = ask == Ask::Last(0);
+        let answered_at_once = match ask {
+            _ if base + suffix.len() >= self.request.context => Some(Found::Nothing),
+            Ask::Last(0) => Some(Found::Last(Vec::new())),
+            _ => None,
+        };
         let mut errand = Errand::new(Job::Ask { ask, named }, (self.here, self.run), models, (base, suffix));
-        if nothing_to_judge {
-            let nothing = |role| Answer { role, found: Found::Last(Vec::new()) };
-            errand.answers = errand.tour.drain(..).map(nothing).collect();
+        if let Some(found) = answered_at_once {
+            let answer = |role| Answer { role, found: found.clone() };
+            errand.answers = errand.tour.drain(..).map(answer).collect();
         }
         Ok(self.set_out(errand))
     }
@@ -196,10 +200,6 @@ impl Journey {
             Ask::Tokens(tokens) => self.check_tokens(tokens)?,
             Ask::Last(_) if !question.side.is_empty() => return Err(Refused::SideText),
             _ => {}
-        }
-        let longest = self.length() + question.side.len() + 1;
-        if longest >= self.request.context {
-            return Err(Refused::NoRoom(longest, self.request.context));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! `rejection` an answer distributed as the judge's own.
 
 use super::Journey;
-use crate::decision::Rule;
+use crate::decision::{Check, Rule};
 use crate::distribution::Distribution;
 use crate::outcome::{Consult, Effect, Made, Refused};
 use crate::step::{Draw, Sampled};
@@ -39,15 +39,21 @@ impl Verification {
 }
 
 impl Journey {
-    pub(super) fn verify(&mut self, rule: Rule) -> Result<Effect, Refused> {
-        let tokens: Vec<u32> = self.output.draft.iter().map(|made| made.sampled.token).collect();
-        if tokens.is_empty() {
+    pub(super) fn verify(&mut self, check: Check) -> Result<Effect, Refused> {
+        let Check { rule, tokens } = check;
+        if self.output.draft.is_empty() {
             return Err(Refused::NothingToVerify);
         }
-        let kept = self.output.draft.iter().all(|made| made.sampled.kept.is_some());
-        if rule == Rule::Rejection && !kept {
+        if tokens == 0 {
+            return Ok(self.take_draft(0));
+        }
+        let judged = self.output.draft.iter().take(tokens);
+        if rule == Rule::Rejection && judged.clone().any(|made| made.sampled.kept.is_none()) {
             return Err(Refused::NoDistributions);
         }
+        let tokens: Vec<u32> = judged.map(|made| made.sampled.token).collect();
+        self.output.draft.truncate(tokens.len());
+        self.cut(self.committed + tokens.len());
         // The draft's tokens are no part of the answer while they are on trial: each draw sees the counts of S and the
         // tokens before it.
         self.history.count_to(self.committed);

@@ -53,7 +53,7 @@ impl Journey {
                 }
                 Ok(Consult::Settled(self.take_draft(take)))
             }
-            Accept::Verify(rule) => self.verify(rule).map(Consult::Settled),
+            Accept::Verify(check) => self.verify(check).map(Consult::Settled),
             Accept::Consult(question) => self.consult(question),
         }
     }

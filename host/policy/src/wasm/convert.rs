@@ -6,6 +6,6 @@ mod answered;
 mod descriptor;
 mod shown;
 
-pub(super) use answered::{Context, accept, decision, parcel};
+pub(super) use answered::{Context, accept, decision, entrance, parcel};
 pub(super) use descriptor::descriptor;
-pub(super) use shown::{blank_step, handoff, offer, start, step};
+pub(super) use shown::{handoff, model, offer, start, step};

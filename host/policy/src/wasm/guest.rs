@@ -1,9 +1,8 @@
 //! One journey's session inside an instance.
 
-use journey::{Accept, Decision, Handoff, Offer, Parcel, Step};
+use journey::{Accept, Decision, Handoff, Offer, Parcel, Role, Step};
 use wasmtime::component::ResourceAny;
 
-use super::bindings::tokenrouter::policy::types;
 use super::convert;
 use super::instance::Instance;
 use super::seat::Seat;
@@ -27,8 +26,6 @@ pub(crate) struct Guest {
     session: ResourceAny,
     /// Models of the route.
     models: usize,
-    /// Reused from step to step, so that candidates cost no allocation here.
-    step: types::Step,
 }
 
 impl Guest {
@@ -36,11 +33,12 @@ impl Guest {
     pub(crate) fn start(mut instance: Seat, start: Start) -> Result<Self, PolicyError> {
         let models = start.models.len();
         let position = u64::from(start.prompt_tokens);
-        let start = convert::start(start);
+        let start = convert::start(start, instance.shown());
         let session = instance.enter(Call::Start, position, |router, store| {
             router.tokenrouter_policy_policy().session().call_constructor(store, &start)
         })?;
-        Ok(Self { instance, session, models, step: convert::blank_step() })
+        instance.shown().forget();
+        Ok(Self { instance, session, models })
     }
 
     /// Calls the destructor.
@@ -49,11 +47,19 @@ impl Guest {
         self.instance.enter(Call::End, 0, |_, store| session.resource_drop(store))
     }
 
+    pub(crate) fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {
+        let session = self.session;
+        let role = self.instance.enter(Call::Enter, position, |router, store| {
+            router.tokenrouter_policy_policy().session().call_enter(store, session)
+        })?;
+        convert::entrance(role, self.context(Call::Enter))
+    }
+
     pub(crate) fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {
-        convert::step(step, &mut self.step);
-        let Self { instance, session, step: shown, .. } = self;
-        let decision = instance.enter(Call::Route, position, |router, store| {
-            router.tokenrouter_policy_policy().session().call_route(store, *session, shown)
+        let session = self.session;
+        let shown = convert::step(step, self.instance.shown());
+        let decision = self.instance.enter(Call::Route, position, |router, store| {
+            router.tokenrouter_policy_policy().session().call_route(store, session, shown)
         })?;
         convert::decision(decision, step.role, self.context(Call::Route))
     }
@@ -69,9 +75,9 @@ impl Guest {
 
     pub(crate) fn receive(&mut self, position: u64, offer: &Offer) -> Result<Accept, PolicyError> {
         let session = self.session;
-        let shown = convert::offer(offer);
+        let shown = convert::offer(offer, self.instance.shown());
         let accept = self.instance.enter(Call::Receive, position, |router, store| {
-            router.tokenrouter_policy_policy().session().call_receive(store, session, &shown)
+            router.tokenrouter_policy_policy().session().call_receive(store, session, shown)
         })?;
         convert::accept(accept, offer.tokens.len(), self.context(Call::Receive))
     }

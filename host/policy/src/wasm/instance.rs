@@ -86,7 +86,9 @@ fn allowed(call: Call, limits: &Limits) -> Allowed<'_> {
     let (fuel, deadline) = match call {
         Call::Instantiate | Call::Describe => (limits.fuel_at_start, limits.deadline_at_start),
         Call::Start => (limits.fuel_per_session, limits.deadline),
-        Call::Route | Call::Send | Call::Receive | Call::End => (limits.fuel_per_call, limits.deadline),
+        Call::Enter | Call::Route | Call::Send | Call::Receive | Call::End => {
+            (limits.fuel_per_call, limits.deadline)
+        }
     };
     Allowed { call, fuel, deadline, limits, refused: None }
 }

@@ -15,6 +15,7 @@ mod seat;
 mod state;
 mod ticker;
 mod verdict;
+mod view;
 mod world;
 
 pub(crate) use compiled::compile_for_elsewhere;

@@ -11,6 +11,7 @@ use wasmtime::Store;
 use super::bindings::Router;
 use super::instance::Instance;
 use super::state::{Asker, State};
+use super::view::Shown;
 use crate::error::{Call, PolicyError};
 
 /// An instance until a call into it fails: wasmtime never enters it again then, so it is dropped on the spot.
@@ -69,6 +70,11 @@ pub(crate) struct Seat {
 impl Seat {
     pub(crate) fn new(shared: Arc<Shared>, asker: Asker) -> Self {
         Self { shared, asker }
+    }
+
+    /// What the next call will show.
+    pub(super) fn shown(&mut self) -> &mut Shown {
+        &mut self.asker.shown
     }
 
     /// From now on until [`Seat::replayed`], calls are ones that were made before.

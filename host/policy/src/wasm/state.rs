@@ -9,6 +9,7 @@ use wasmtime::ResourceLimiter;
 
 use super::bindings::tokenrouter::policy::{host, manifest, types};
 use super::logs::{LogQuota, shorten};
+use super::view::Shown;
 use crate::digest::Digest;
 
 /// Who a guest works for: names its log lines and keys its random numbers.
@@ -31,11 +32,12 @@ pub(crate) struct Asker {
     pub(crate) replayed_fuel: Option<u64>,
     /// What the last call took.
     pub(crate) fuel: u64,
+    pub(super) shown: Shown,
 }
 
 impl Asker {
     pub(crate) fn new(owner: Owner) -> Self {
-        Self { owner, position: 0, draws: 0, replayed_fuel: None, fuel: 0 }
+        Self { owner, position: 0, draws: 0, replayed_fuel: None, fuel: 0, shown: Shown::default() }
     }
 }
 

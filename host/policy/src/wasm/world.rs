@@ -22,7 +22,7 @@ pub(crate) fn check_kind(bytes: &[u8]) -> Result<(), PolicyError> {
 pub(super) fn check_names(engine: &Engine, component: &Component) -> Result<(), PolicyError> {
     let ty = component.component_type();
     for (name, _) in ty.imports(engine) {
-        if ![HOST, TYPES, MANIFEST].contains(&name) {
+        if ![HOST, VIEW, TYPES, MANIFEST].contains(&name) {
             return Err(wrong(forbidden(name)));
         }
     }
@@ -60,7 +60,7 @@ fn forbidden(import: &str) -> String {
     if import.starts_with(PACKAGE) {
         return format!("it imports {import}, but {HOST} is served; build it against this server's wit/");
     }
-    format!("it imports {import}; a policy may import {HOST} only")
+    format!("it imports {import}; a policy may import {HOST} and {VIEW} only")
 }
 
 fn wrong(problem: String) -> PolicyError {
@@ -71,14 +71,16 @@ fn wrong(problem: String) -> PolicyError {
 const WORLD: &str = "tokenrouter:policy/router@0.1.0";
 const PACKAGE: &str = "tokenrouter:policy/";
 const HOST: &str = "tokenrouter:policy/host@0.1.0";
+const VIEW: &str = "tokenrouter:policy/view@0.1.0";
 /// Types alone; components import it to name them.
 const TYPES: &str = "tokenrouter:policy/types@0.1.0";
 const MANIFEST: &str = "tokenrouter:policy/manifest@0.1.0";
 const POLICY: &str = "tokenrouter:policy/policy@0.1.0";
-const FUNCTIONS: [&str; 6] = [
+const FUNCTIONS: [&str; 7] = [
     "describe",
     "session",
     "[constructor]session",
+    "[method]session.enter",
     "[method]session.route",
     "[method]session.send",
     "[method]session.receive",

@@ -64,7 +64,9 @@ impl Guest {
     /// The core module alone.
     pub(crate) fn core(&self) -> Vec<u8> {
         let mut text = self.module.replace("@NAME@", "\\05\\00\\00\\00");
-        for place in ["@IMPORTS@", "@DESCRIBE@", "@START@", "@ROUTE@", "@SEND@", "@RECEIVE@", "@END@"] {
+        for place in
+            ["@IMPORTS@", "@DESCRIBE@", "@START@", "@ENTER@", "@ROUTE@", "@SEND@", "@RECEIVE@", "@END@"]
+        {
             text = text.replace(place, "");
         }
         wat::parse_str(text).expect("the guest's text is a module")
@@ -127,6 +129,7 @@ fn place(call: Call) -> &'static str {
     match call {
         Call::Describe => "@DESCRIBE@",
         Call::Start => "@START@",
+        Call::Enter => "@ENTER@",
         Call::Route => "@ROUTE@",
         Call::Send => "@SEND@",
         Call::Receive => "@RECEIVE@",

@@ -5,6 +5,7 @@
     (func $new (param i32) (result i32)))
   (import "tokenrouter:policy/host@0.1.0" "uniform" (func $uniform (result f64)))
   (import "tokenrouter:policy/host@0.1.0" "log" (func $log (param i32 i32)))
+  (import "tokenrouter:policy/view@0.1.0" "candidates" (func $candidates (param i32)))
   @IMPORTS@
   (memory (export "memory") 4)
   (global $free (mut i32) (i32.const 65536))
@@ -23,10 +24,10 @@
   ;; What `receive` answers: so many tokens, which it puts at 260.
   (data (i32.const 256) "\00\00\00\00" "\00\00\00\00")
   ;; The descriptor: name, doc, parameters, models least and most, needs, guards, candidates, tail, prompt, then whether
-  ;; it sends, receives, wants distributions, and holdback, fallback.
+  ;; it enters, sends, receives, wants distributions, and holdback, fallback.
   (data (i32.const 1024) "\00\08\00\00@NAME@" "\00\09\00\00\04\00\00\00" "\00\00\00\00\00\00\00\00"
     "\02\00\00\00" "\02\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00"
-    "\00\00\00\00" "\00\00\00\00" "\00\00\00\00" "\01\01\00\00" "\00\00\00\00" "\00\00\00\00\00\00\00\00")
+    "\00\00\00\00" "\00\00\00\00" "\00\00\00\00" "\00\01\01\00" "\00\00\00\00" "\00\00\00\00\00\00\00\00")
   (data (i32.const 2048) "guest")
   (data (i32.const 2304) "test")
 
@@ -43,25 +44,21 @@
     (i32.const 1024))
 
   (func (export "tokenrouter:policy/policy@0.1.0#[constructor]session")
-    (param $models i32) (param $models_len i32) (param $settings i32) (param $settings_len i32)
-    (param $prompt_tokens i32) (param $max_tokens i32) (param $prompt i32) (param $prompt_len i32) (result i32)
+    (param $models i32) (param $context i32) (param $settings i32) (param $settings_len i32)
+    (param $prompt_tokens i32) (param $max_tokens i32) (param $shows i32) (result i32)
     (if (i32.eq (local.get $max_tokens) (i32.const 666)) (then (global.set $armed (i32.const 1))))
     @START@
     (global.set $armed (i32.const 0))
     (call $new (i32.const 1)))
 
+  (func (export "tokenrouter:policy/policy@0.1.0#[method]session.enter") (param $self i32) (result i32)
+    @ENTER@
+    (i32.const 0))
+
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.route")
-    (param $step i32) (result i32)
-    (local $self i32) (local $run i32) (local $role i32) (local $token i32) (local $entropy f32)
-    (local $candidates i32) (local $candidates_len i32)
-    ;; The session comes first; the step is 4 bytes in.
-    (local.set $self (i32.load (local.get $step)))
-    (local.set $run (i32.load offset=8 (local.get $step)))
-    (local.set $role (i32.load offset=12 (local.get $step)))
-    (local.set $token (i32.load offset=16 (local.get $step)))
-    (local.set $entropy (f32.load offset=36 (local.get $step)))
-    (local.set $candidates (i32.load offset=56 (local.get $step)))
-    (local.set $candidates_len (i32.load offset=60 (local.get $step)))
+    (param $self i32) (param $index i32) (param $run i32) (param $role i32) (param $token i32) (param $at_eos i32)
+    (param $has_fired i32) (param $fired i32) (param $logprob f32) (param $entropy f32) (param $top1 f32)
+    (param $margin f32) (param $shows i32) (result i32)
     (global.set $steps (i32.add (global.get $steps) (i32.const 1)))
     (if (i32.eq (local.get $token) (i32.const 666)) (then (global.set $armed (i32.const 1))))
     @ROUTE@
@@ -75,13 +72,10 @@
     (i32.const 0))
 
   (func (export "tokenrouter:policy/policy@0.1.0#[method]session.receive")
-    (param $self i32) (param $from i32) (param $tokens i32) (param $tokens_len i32)
-    (param $logprobs i32) (param $logprobs_len i32) (param $text i32) (param $text_len i32) (param $why i32)
-    (param $answers i32) (param $answers_len i32) (result i32)
+    (param $self i32) (param $source i32) (param $length i32) (param $why i32) (param $shows i32) (result i32)
     @RECEIVE@
-    (i32.store (i32.const 260) (local.get $tokens_len))
+    (i32.store (i32.const 260) (local.get $length))
     (i32.const 256))
-
 
   (func (export "tokenrouter:policy/policy@0.1.0#[dtor]session") (param $self i32)
     @END@)

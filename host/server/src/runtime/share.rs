@@ -30,7 +30,7 @@ impl Knob {
             let (Limit { signal, parameter }, above) = match &guard.fires {
                 Fires::Above(limit) => (limit, true),
                 Fires::Below(limit) => (limit, false),
-                Fires::Text(_) | Fires::AfterText(_) => return None,
+                Fires::Text(_) | Fires::AfterText(_) | Fires::Start | Fires::End => return None,
             };
             Some(Self { role: guard.role, signal: *signal, parameter: parameter.clone(), above })
         })

@@ -66,15 +66,22 @@ impl Traveller {
         Self { journey, tenant, route, session: None, client, place, metrics, others: 0, handoffs: 0 }
     }
 
-    /// Gives the journey its policy session, or, if that failed, sends it the fallback's way.
+    /// Gives the journey its policy session, which may choose where it begins, or, if that failed, sends it the
+    /// fallback's way.
     pub(super) fn begin(&mut self, session: Option<Result<Session, PolicyError>>) {
-        match session {
-            None => {}
-            Some(Ok(session)) => self.session = Some(session),
-            Some(Err(error)) => {
-                self.fall_back(&Fault::Call(error));
-            }
+        let begun = match session {
+            None => Ok(()),
+            Some(Ok(session)) => self.enter(session),
+            Some(Err(error)) => Err(Fault::Call(error)),
+        };
+        if let Err(fault) = begun {
+            self.fall_back(&fault);
         }
+    }
+
+    /// The model at which it is.
+    pub(super) fn here(&self) -> ModelIx {
+        self.route.models[self.journey.here().index()]
     }
 
     /// What follows from the tokens drawn in a step: the policy is asked unless the journey knows by itself.
@@ -144,6 +151,12 @@ impl Traveller {
                 Err(fault) => return self.fall_back(&fault),
             };
         }
+    }
+
+    fn enter(&mut self, session: Session) -> Result<(), Fault> {
+        let position = self.journey.position();
+        let role = self.session.insert(session).enter(position)?;
+        Ok(self.journey.enter(role)?)
     }
 
     fn route(&mut self, step: &Step) -> Result<Consult, Fault> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journey::{Accept, Decision, Handoff, Offer, Parcel, Step};
+use journey::{Accept, Decision, Handoff, Offer, Parcel, Role, Step};
 use policy::{Parameter, PolicyError, Revision, Session};
 
 use super::{Decider, Fault, Given, Trip, models_most, session};
@@ -103,6 +103,10 @@ impl Pair {
 }
 
 impl Decider for Pair {
+    fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {
+        self.both("enter", position, |session| session.enter(position))
+    }
+
     fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {
         self.both("route", position, |session| session.route(position, step))
     }

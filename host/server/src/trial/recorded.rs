@@ -4,7 +4,7 @@
 //! `{"offer": {...}}` after a visit. `expect` beside it is what the answer must have.
 
 use journey::{
-    Accept, Candidate, Decision, Ended, Handoff, Offer, Role, Rules, Sampled, Signals, Step, Trigger,
+    Accept, Candidate, Check, Decision, Ended, Handoff, Offer, Role, Rules, Sampled, Signals, Step, Trigger,
 };
 use policy::Session;
 use serde::Deserialize;
@@ -141,6 +141,8 @@ impl Line {
             Trigger::Below(signal, value) => signal.of(&step.sampled, VOCABULARY) < *value,
             Trigger::Text(_) => false,
             Trigger::AfterText(text) => self.index == 0 || self.tail.ends_with(text.as_str()),
+            Trigger::Start => self.index == 0,
+            Trigger::End => self.at_eos,
         };
         rules.guards_of(Role(self.role)).find(|(_, trigger)| fires(trigger)).map(|(index, _)| Some(index))
     }
@@ -181,7 +183,9 @@ pub fn asked(session: &mut Session, rules: &Rules, line: &Line) -> Result<Value,
 pub fn accepted(accept: &Accept) -> Value {
     match accept {
         Accept::Take(take) => json!({ "accept": "take", "take": take }),
-        Accept::Verify(rule) => json!({ "accept": "verify", "rule": format!("{rule:?}") }),
+        Accept::Verify(Check { rule, tokens }) => {
+            json!({ "accept": "verify", "rule": format!("{rule:?}"), "tokens": tokens })
+        }
         Accept::Consult(question) => json!({ "accept": "consult", "question": format!("{question:?}") }),
     }
 }

@@ -11,6 +11,12 @@ use super::{Given, toy};
 
 /// Who decides for a journey.
 pub trait Decider {
+    /// See [`Session::enter`].
+    ///
+    /// # Errors
+    /// What the policy did wrong.
+    fn enter(&mut self, position: u64) -> Result<Role, PolicyError>;
+
     /// See [`Session::route`].
     ///
     /// # Errors
@@ -31,6 +37,10 @@ pub trait Decider {
 }
 
 impl Decider for Session {
+    fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {
+        Self::enter(self, position)
+    }
+
     fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {
         Self::route(self, position, step)
     }
@@ -60,6 +70,8 @@ pub struct Heard {
 /// An answer of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
+    /// Of `enter`.
+    Enter(Role),
     /// Of `route`.
     Route(Decision),
     /// Of `send`.
@@ -87,6 +99,8 @@ pub struct Trip<D> {
     /// By role: scores that each step shows.
     heads: Vec<usize>,
     decider: D,
+    /// Whether the policy is still to be asked where the journey begins.
+    enters: bool,
     /// All that was said, in order.
     pub heard: Vec<Heard>,
 }
@@ -109,6 +123,7 @@ impl<D: Decider> Trip<D> {
             held: vec![toy::Kv::default(); roles],
             heads: (0..roles).map(heads).collect(),
             decider,
+            enters: descriptor.enters,
             heard: Vec::new(),
         })
     }
@@ -118,6 +133,11 @@ impl<D: Decider> Trip<D> {
     /// # Errors
     /// [`Fault`], after which the journey must not be advanced again.
     pub fn advance(&mut self) -> Result<bool, Fault> {
+        if std::mem::take(&mut self.enters) {
+            let role = self.decider.enter(self.journey.position())?;
+            self.journey.enter(role)?;
+            self.note(Said::Enter(role));
+        }
         let here = self.journey.here().index();
         let drawn = self.held[here].step(&mut self.journey, self.heads[here]);
         let mut effect = Effect::Decode;

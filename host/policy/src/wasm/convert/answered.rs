@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use journey::{
-    Accept, Adoption, Ask, Condition, Decision, DraftRequest, Handoff, Mixture, Next, Parcel, Question,
-    Rewrite, Role, Rule, Signal, Space,
+    Accept, Adoption, Ask, Check, Condition, Decision, DraftRequest, Handoff, Mixture, Next, Parcel,
+    Question, Rewrite, Role, Rule, Signal, Space,
 };
 
 use crate::error::{Call, PolicyError};
@@ -35,6 +35,10 @@ pub(in crate::wasm) fn decision(
     })
 }
 
+pub(in crate::wasm) fn entrance(role: u32, context: Context) -> Result<Role, PolicyError> {
+    context.role("it enters at", role)
+}
+
 pub(in crate::wasm) fn parcel(parcel: types::Parcel) -> Parcel {
     Parcel { keep_held: parcel.keep_held }
 }
@@ -49,7 +53,7 @@ pub(in crate::wasm) fn accept(
             Err(context.refuse(format!("it takes {take} tokens, but {offered} were offered")))
         }
         types::Accept::Take(take) => Ok(Accept::Take(take as usize)),
-        types::Accept::Verify(rule) => Ok(Accept::Verify(context.rule(rule)?)),
+        types::Accept::Verify(check) => Ok(Accept::Verify(context.check(check)?)),
         types::Accept::Consult(question) => Ok(Accept::Consult(context.question(question)?)),
     }
 }
@@ -212,6 +216,11 @@ impl Context {
         })
     }
 
+    fn check(&self, check: types::Check) -> Result<Check, PolicyError> {
+        let types::Check { rule, tokens } = check;
+        Ok(Check { rule: self.rule(rule)?, tokens: tokens as usize })
+    }
+
     fn rule(&self, rule: types::Rule) -> Result<Rule, PolicyError> {
         let positive = |what: &str, value: f32| {
             if value >= 0.0 { Ok(value) } else { Err(self.refuse(format!("{what} {value}, at least 0"))) }
@@ -319,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_rule_must_make_sense() {
-        let verify = |rule| accept(types::Accept::Verify(rule), 1, ROUTE);
+        let verify = |rule| accept(types::Accept::Verify(types::Check { rule, tokens: 1 }), 1, ROUTE);
         assert!(verify(types::Rule::MaxLoss(0.0)).is_ok());
         assert!(refused(verify(types::Rule::MaxLoss(-1.0))).contains("max-loss -1"));
         assert!(refused(verify(types::Rule::InTop(0))).contains("0 tokens to be among"));

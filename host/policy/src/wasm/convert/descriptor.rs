@@ -31,6 +31,7 @@ pub(in crate::wasm) fn descriptor(described: manifest::Descriptor) -> Result<Des
         candidates: described.candidates as usize,
         tail: described.tail as usize,
         prompt: described.prompt as usize,
+        enters: described.enters,
         sends: described.sends,
         receives: described.receives,
         distributions: described.distributions,
@@ -127,6 +128,8 @@ fn guard(declared: manifest::Guard, of: &Descriptor) -> Result<PolicyGuard, Poli
         manifest::Trigger::Below(below) => Fires::Below(limit(below)?),
         manifest::Trigger::Text(of) => Fires::Text(text(of)?),
         manifest::Trigger::AfterText(of) => Fires::AfterText(text(of)?),
+        manifest::Trigger::Start => Fires::Start,
+        manifest::Trigger::End => Fires::End,
     };
     Ok(PolicyGuard { role, fires })
 }
@@ -193,6 +196,7 @@ mod tests {
             candidates: 20,
             tail: 0,
             prompt: 0,
+            enters: false,
             sends: true,
             receives: true,
             distributions: false,

@@ -8,63 +8,45 @@ use journey::{
 
 use crate::session::{ModelInfo, Start};
 use crate::wasm::bindings::tokenrouter::policy::types;
+use crate::wasm::view::Shown;
 
-pub(in crate::wasm) fn start(start: Start) -> types::Start {
+/// What a session begins with; the rest goes where `view` finds it.
+pub(in crate::wasm) fn start(start: Start, shown: &mut Shown) -> types::Start {
     let Start { models, settings, prompt_tokens, max_tokens, prompt, .. } = start;
-    let model = |model: &ModelInfo| types::ModelInfo {
-        name: model.name.clone(),
-        vocabulary: model.vocabulary,
-        context: model.context,
-    };
-    let setting = |(key, value): (&str, f64)| types::Setting { key: key.to_owned(), value };
+    let context = models.iter().map(|model| model.context).min().unwrap_or(0);
+    shown.models = models;
+    shown.prompt = prompt;
     types::Start {
-        models: models.iter().map(model).collect(),
-        settings: settings.iter().map(setting).collect(),
+        models: shown.models.len() as u32,
+        context,
+        settings: settings.iter().map(|(_, value)| value).collect(),
         prompt_tokens,
         max_tokens,
-        prompt,
+        shows: shown.sights(),
     }
 }
 
-/// A step to be filled in.
-pub(in crate::wasm) fn blank_step() -> types::Step {
-    types::Step {
-        index: 0,
-        run: 0,
-        role: 0,
-        token: 0,
-        at_eos: false,
-        fired: None,
-        logprob: 0.0,
-        entropy: 0.0,
-        top1: 0.0,
-        margin: 0.0,
-        scores: Vec::new(),
-        candidates: Vec::new(),
-        tail: String::new(),
-        answers: Vec::new(),
-    }
-}
-
-/// Fills `shown` in, keeping its allocations.
-pub(in crate::wasm) fn step(step: &Step, shown: &mut types::Step) {
+/// A step's numbers; the rest goes where `view` finds it, and its allocations are kept.
+pub(in crate::wasm) fn step(step: &Step, shown: &mut Shown) -> types::Step {
     let Step { index, run, role, at_eos, fired, sampled, tail, answers } = step;
-    shown.candidates.clear();
+    shown.forget();
     shown.candidates.extend(sampled.candidates.iter().map(candidate));
-    shown.scores.clone_from(&sampled.scores);
-    shown.tail.clone_from(tail);
-    shown.answers.clear();
+    shown.scores.extend_from_slice(&sampled.scores);
+    shown.tail.push_str(tail);
     shown.answers.extend(answers.iter().map(answer));
-    shown.index = *index;
-    shown.run = *run;
-    shown.role = number(*role);
-    shown.token = sampled.token;
-    shown.at_eos = *at_eos;
-    shown.fired = *fired;
-    shown.logprob = sampled.logprob;
-    shown.entropy = sampled.signals.entropy;
-    shown.top1 = sampled.signals.top1;
-    shown.margin = sampled.signals.margin;
+    types::Step {
+        index: *index,
+        run: *run,
+        role: number(*role),
+        token: sampled.token,
+        at_eos: *at_eos,
+        fired: *fired,
+        logprob: sampled.logprob,
+        entropy: sampled.signals.entropy,
+        top1: sampled.signals.top1,
+        margin: sampled.signals.margin,
+        shows: shown.sights(),
+    }
 }
 
 pub(in crate::wasm) fn handoff(handoff: &Handoff) -> types::Handoff {
@@ -75,15 +57,23 @@ pub(in crate::wasm) fn handoff(handoff: &Handoff) -> types::Handoff {
     }
 }
 
-pub(in crate::wasm) fn offer(offer: &Offer) -> types::Offer {
+pub(in crate::wasm) fn offer(offer: &Offer, shown: &mut Shown) -> types::Offer {
+    shown.forget();
+    shown.tokens.extend_from_slice(&offer.tokens);
+    shown.logprobs.extend_from_slice(&offer.logprobs);
+    shown.text.push_str(&offer.text);
+    shown.answers.extend(offer.answers.iter().map(answer));
     types::Offer {
         source: number(offer.from),
-        tokens: offer.tokens.clone(),
-        logprobs: offer.logprobs.clone(),
-        text: offer.text.clone(),
+        length: offer.tokens.len() as u32,
         why: ended(offer.why),
-        answers: offer.answers.iter().map(answer).collect(),
+        shows: shown.sights(),
     }
+}
+
+/// A model of the route.
+pub(in crate::wasm) fn model(model: &ModelInfo) -> types::ModelInfo {
+    types::ModelInfo { name: model.name.clone(), vocabulary: model.vocabulary, context: model.context }
 }
 
 fn candidate(candidate: &Candidate) -> types::Candidate {
@@ -97,6 +87,7 @@ fn answer(answer: &Answer) -> types::Answer {
         Found::Logprobs(logprobs) => types::Found::Logprobs(logprobs.clone()),
         Found::Drafts(drafts) => types::Found::Drafts(drafts.iter().map(draft).collect()),
         Found::Scores(scores) => types::Found::Scores(scores.clone()),
+        Found::Nothing => types::Found::Nothing,
     };
     types::Answer { role: number(answer.role), found }
 }

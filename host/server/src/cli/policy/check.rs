@@ -87,6 +87,8 @@ fn guards(revision: &Revision) -> Option<Table> {
             Fires::Below(limit) => format!("{:?} is below {}", limit.signal, limit.parameter),
             Fires::Text(text) => format!("the token completes {text:?}"),
             Fires::AfterText(text) => format!("the token is the first after {text:?}"),
+            Fires::Start => "the token is the first".to_owned(),
+            Fires::End => "the token ends the answer".to_owned(),
         };
         table.row([role, &fires]);
     }

@@ -106,6 +106,7 @@ fn travel(args: &Test, opened: &Opened, terminal: &Terminal) -> Result<(), CliEr
     let trip = Trip::new(&opened.revision, &given, session).map_err(|source| failed(&args.file, source))?;
     for heard in trip.finish().map_err(|fault| args.fault(fault))? {
         let (call, mut answer) = match &heard.said {
+            Said::Enter(role) => ("enter", json!({ "role": role.0 })),
             Said::Route(decision) => ("route", trial::shown(decision)),
             Said::Send(parcel) => ("send", json!({ "keep_held": parcel.keep_held })),
             Said::Receive(accept) => ("receive", trial::accepted(accept)),

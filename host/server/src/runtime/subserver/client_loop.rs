@@ -15,7 +15,7 @@ use crate::telemetry::Metrics;
 pub(super) async fn run(
     mut submitted: mpsc::Receiver<Submission>,
     places: Arc<Semaphore>,
-    inbox: Inbox<Inbound>,
+    inboxes: Arc<[Inbox<Inbound>]>,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) {
@@ -25,7 +25,7 @@ pub(super) async fn run(
             submission = submitted.recv() => submission,
         };
         let Some(submission) = submission else { return };
-        admit(submission, &places, &inbox, &metrics).await;
+        admit(submission, &places, &inboxes, &metrics).await;
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn run(
 async fn admit(
     submission: Submission,
     places: &Arc<Semaphore>,
-    inbox: &Inbox<Inbound>,
+    inboxes: &[Inbox<Inbound>],
     metrics: &Arc<Metrics>,
 ) {
     let waiting = metrics.waiting();
@@ -49,6 +49,8 @@ async fn admit(
     let place = Place::new(permit, accepted);
     let mut traveller = Traveller::new((journey, tenant), route, client, place, Arc::clone(metrics));
     traveller.begin(session);
+    // Usually this loop's own model; a policy, or the fallback of one that failed, may choose another.
+    let inbox = &inboxes[traveller.here().index()];
     if inbox.send(Inbound::Arrive(Box::new(traveller))).await.is_err() {
         tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");
     }

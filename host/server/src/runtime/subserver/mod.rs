@@ -113,7 +113,7 @@ impl Subserver {
             loops.spawn(client_loop::run(
                 submitted,
                 Arc::clone(places),
-                peers[ix].clone(),
+                Arc::clone(&peers),
                 Arc::clone(metrics),
                 stop.clone(),
             ));

@@ -68,6 +68,11 @@ impl Metered {
 }
 
 impl Decider for Metered {
+    fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {
+        let answer = self.session.enter(position);
+        self.noted(answer)
+    }
+
     fn route(&mut self, position: u64, step: &Step) -> Result<Decision, PolicyError> {
         let answer = self.session.route(position, step);
         self.noted(answer)

@@ -49,15 +49,16 @@ macro_rules! wit {
             (concat!($folder, "manifest.wit"), include_str!("../../../../../../wit/manifest.wit")),
             (concat!($folder, "router.wit"), include_str!("../../../../../../wit/router.wit")),
             (concat!($folder, "types.wit"), include_str!("../../../../../../wit/types.wit")),
+            (concat!($folder, "view.wit"), include_str!("../../../../../../wit/view.wit")),
             (concat!($folder, "world.wit"), include_str!("../../../../../../wit/world.wit")),
         ]
     };
 }
 
 const SDK: &[(&str, &str)] =
-    sdk!["bindings.rs", "host.rs", "lib.rs", "session.rs", "testing.rs", "values.rs", "wasm.rs"];
-const WIT_OF_SDK: [(&str, &str); 5] = wit!("tokenrouter/wit/");
-const WIT: [(&str, &str); 5] = wit!("wit/");
+    sdk!["bindings.rs", "host.rs", "lib.rs", "session.rs", "shown.rs", "testing.rs", "values.rs", "wasm.rs"];
+const WIT_OF_SDK: [(&str, &str); 6] = wit!("tokenrouter/wit/");
+const WIT: [(&str, &str); 6] = wit!("wit/");
 
 #[cfg(test)]
 mod tests {
