@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod builtin;
+mod frozen;
 #[path = "../../host/policy/tests/all/guest.rs"]
 #[expect(dead_code, reason = "the tests of the policy host use the rest")]
 mod guest;

@@ -49,12 +49,12 @@ pub use libm;
 
 pub use bindings::tokenrouter::policy::manifest::{Descriptor, Guard, Limit, Need, Parameter, Trigger};
 pub use bindings::tokenrouter::policy::types::{
-    Accept, Adoption, Answer, Ask, Bound, Candidate, Check, Condition, Decision, Draft, DraftRequest, Ended,
+    Accept, Adoption, Answer, Ask, Bound, Candidates, Check, Condition, Decision, Draft, DraftRequest, Ended,
     Found, Handoff, Judgement, Mask, Mixture, ModelInfo, Next, Parcel, Part, Question, Rewrite, Role, Rule,
     Signal, Space, TokenId, Typical,
 };
 pub use session::{Policy, Session};
-pub use shown::{Offer, Settings, Start, Step};
+pub use shown::{Candidate, Offer, Settings, Start, Step};
 
 /// What [`export_policy!`] expands to; not for use by hand.
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::bindings::tokenrouter::policy::types::{self, Sights};
 use crate::host::view;
-use crate::{Answer, Candidate, Ended, Role, TokenId};
+use crate::{Answer, Candidates, Ended, Role, TokenId};
 
 /// Fixed for one journey.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +67,17 @@ pub struct Step {
     pub answers: Vec<Answer>,
 }
 
+/// One of the most probable tokens at a position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The token.
+    pub token: TokenId,
+    /// As the model gave it.
+    pub logit: f32,
+    /// At temperature 1.
+    pub prob: f32,
+}
+
 /// What a bounded visit brought, for a policy that `receives`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
@@ -102,12 +113,23 @@ impl Start {
     }
 }
 
+impl Candidates {
+    /// Each with its numbers, best first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Candidate> {
+        let numbers = self.logits.iter().zip(&self.probs);
+        let candidate = |(&token, (&logit, &prob))| Candidate { token, logit, prob };
+        self.tokens.iter().zip(numbers).map(candidate).collect()
+    }
+}
+
 impl Step {
     pub(crate) fn seen(step: types::Step) -> Self {
         let types::Step { index, run, role, token, at_eos, fired, logprob, entropy, top1, margin, shows } =
             step;
         let scores = if shows.contains(Sights::SCORES) { view::scores() } else { Vec::new() };
-        let candidates = if shows.contains(Sights::CANDIDATES) { view::candidates() } else { Vec::new() };
+        let candidates =
+            if shows.contains(Sights::CANDIDATES) { view::candidates().all() } else { Vec::new() };
         let tail = if shows.contains(Sights::TAIL) { view::tail() } else { String::new() };
         let answers = answers(shows);
         Self {

@@ -299,7 +299,7 @@ thread_local! {
 pub(crate) mod view {
     use std::cell::RefCell;
 
-    use crate::{Answer, Candidate, Offer};
+    use crate::{Answer, Candidates, Offer};
 
     thread_local! {
         static OFFER: RefCell<Option<Offer>> = const { RefCell::new(None) };
@@ -318,8 +318,8 @@ pub(crate) mod view {
         String::new()
     }
 
-    pub(crate) fn candidates() -> Vec<Candidate> {
-        Vec::new()
+    pub(crate) fn candidates() -> Candidates {
+        Candidates { tokens: Vec::new(), logits: Vec::new(), probs: Vec::new() }
     }
 
     pub(crate) fn scores() -> Vec<f32> {

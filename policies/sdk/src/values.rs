@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::{
-    Accept, Adoption, Answer, Ask, Bound, Check, Condition, Decision, Descriptor, Draft, DraftRequest, Found,
-    Guard, Handoff, Limit, Mask, Mixture, Need, Next, Offer, Parameter, Parcel, Part, Question, Rewrite,
-    Role, Rule, Signal, Space, Start, Trigger,
+    Accept, Adoption, Answer, Ask, Bound, Candidate, Check, Condition, Decision, Descriptor, Draft,
+    DraftRequest, Found, Guard, Handoff, Limit, Mask, Mixture, Need, Next, Offer, Parameter, Parcel, Part,
+    Question, Rewrite, Role, Rule, Signal, Space, Start, Trigger,
 };
 
 impl Descriptor {
@@ -217,6 +217,12 @@ impl Answer {
     #[must_use]
     pub fn logprobs(&self) -> &[f32] {
         if let Found::Logprobs(logprobs) = &self.found { logprobs } else { &[] }
+    }
+
+    /// The most probable tokens that were asked for; none if something else was.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate> {
+        if let Found::Candidates(candidates) = &self.found { candidates.all() } else { Vec::new() }
     }
 
     /// What the heads say, if that was asked for.

@@ -8,4 +8,4 @@ mod shown;
 
 pub(super) use answered::{Context, accept, decision, entrance, parcel};
 pub(super) use descriptor::descriptor;
-pub(super) use shown::{handoff, model, offer, start, step};
+pub(super) use shown::{candidates, handoff, model, offer, start, step};

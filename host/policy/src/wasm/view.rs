@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use journey::Candidate;
+
 use super::bindings::tokenrouter::policy::types::{self, Sights};
 use super::bindings::tokenrouter::policy::view;
 use super::convert;
@@ -16,7 +18,7 @@ use crate::session::ModelInfo;
 pub(super) struct Shown {
     pub(super) models: Arc<[ModelInfo]>,
     pub(super) prompt: String,
-    pub(super) candidates: Vec<types::Candidate>,
+    pub(super) candidates: Vec<Candidate>,
     pub(super) scores: Vec<f32>,
     pub(super) tail: String,
     pub(super) answers: Vec<types::Answer>,
@@ -58,8 +60,8 @@ impl view::Host for State {
         Ok(self.asker.shown.prompt.clone())
     }
 
-    fn candidates(&mut self) -> wasmtime::Result<Vec<types::Candidate>> {
-        Ok(self.asker.shown.candidates.clone())
+    fn candidates(&mut self) -> wasmtime::Result<types::Candidates> {
+        Ok(convert::candidates(&self.asker.shown.candidates))
     }
 
     fn scores(&mut self) -> wasmtime::Result<Vec<f32>> {

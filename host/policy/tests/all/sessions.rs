@@ -49,9 +49,9 @@ fn numbers_depend_on_seed_position_and_count_only() {
 #[test]
 fn candidates_arrive_in_order() {
     // Hands off for as many tokens as the id of the third candidate says.
-    // A list is put where the guest says: the address of its elements, and their number.
+    // Lists are put where the guest says, each as the address of its elements and their number: the tokens first.
     let third = "(call $candidates (i32.const 264)) (if (i32.ge_u (i32.load (i32.const 268)) (i32.const 3)) (then \
-        (i32.store (i32.const 136) (i32.load offset=24 (i32.load (i32.const 264)))) (return (i32.const 128))))";
+        (i32.store (i32.const 136) (i32.load offset=8 (i32.load (i32.const 264)))) (return (i32.const 128))))";
     let revision = host().load(&Guest::good().always(Call::Route, third).component()).unwrap();
     let mut session = session(&revision);
     for count in [20, 3, 0, 5] {

@@ -30,7 +30,7 @@ pub(in crate::wasm) fn start(start: Start, shown: &mut Shown) -> types::Start {
 pub(in crate::wasm) fn step(step: &Step, shown: &mut Shown) -> types::Step {
     let Step { index, run, role, at_eos, fired, sampled, tail, answers } = step;
     shown.forget();
-    shown.candidates.extend(sampled.candidates.iter().map(candidate));
+    shown.candidates.extend_from_slice(&sampled.candidates);
     shown.scores.extend_from_slice(&sampled.scores);
     shown.tail.push_str(tail);
     shown.answers.extend(answers.iter().map(answer));
@@ -76,13 +76,18 @@ pub(in crate::wasm) fn model(model: &ModelInfo) -> types::ModelInfo {
     types::ModelInfo { name: model.name.clone(), vocabulary: model.vocabulary, context: model.context }
 }
 
-fn candidate(candidate: &Candidate) -> types::Candidate {
-    types::Candidate { token: candidate.token, logit: candidate.logit, prob: candidate.prob }
+/// The most probable tokens, number by number.
+pub(in crate::wasm) fn candidates(candidates: &[Candidate]) -> types::Candidates {
+    types::Candidates {
+        tokens: candidates.iter().map(|candidate| candidate.token).collect(),
+        logits: candidates.iter().map(|candidate| candidate.logit).collect(),
+        probs: candidates.iter().map(|candidate| candidate.prob).collect(),
+    }
 }
 
 fn answer(answer: &Answer) -> types::Answer {
     let found = match &answer.found {
-        Found::Candidates(candidates) => types::Found::Candidates(candidates.iter().map(candidate).collect()),
+        Found::Candidates(found) => types::Found::Candidates(candidates(found)),
         Found::Last(judged) => types::Found::Last(judged.iter().map(judgement).collect()),
         Found::Logprobs(logprobs) => types::Found::Logprobs(logprobs.clone()),
         Found::Drafts(drafts) => types::Found::Drafts(drafts.iter().map(draft).collect()),
