@@ -148,7 +148,9 @@ pub(super) fn load_catalog(
         }
         let heads = heads::attach(name, model, &mut *engine)?;
         models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads });
-        engines.push(Powered { name: name.to_owned(), engine, device: device(model), limits: model.limits });
+        let on_cores = model.sim.is_none() && model.device == Device::Cpu;
+        let (name, device) = (name.to_owned(), device(model));
+        engines.push(Powered { name, engine, device, on_cores, limits: model.limits });
     }
     let mut routes = BTreeMap::new();
     for (ix, model) in models.iter().enumerate() {

@@ -45,6 +45,8 @@ pub(super) struct Seating<'a> {
     /// Models of the same number share a device.
     pub(super) device: usize,
     pub(super) rows_max: usize,
+    /// Whether its steps are computed by the cores of this machine.
+    pub(super) on_cores: bool,
 }
 
 /// What a decode loop does next.
@@ -71,7 +73,7 @@ impl Group {
         };
         Self {
             conductor: Mutex::new(Conductor::new(settings)),
-            bells: models.iter().map(|_| Arc::default()).collect(),
+            bells: bells(models),
             names: models.iter().map(|model| model.name.to_owned()).collect(),
             mode,
             begun: Instant::now(),
@@ -203,6 +205,14 @@ impl Group {
     fn now_s(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
+}
+
+/// Loops stay awake for a moment only where that takes nothing from a model.
+fn bells(models: &[Seating<'_>]) -> Vec<Arc<Bell>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let spare = cores > 1 && models.iter().all(|model| !model.on_cores);
+    let bell = if spare { Bell::watchful } else { Bell::default };
+    models.iter().map(|_| Arc::new(bell())).collect()
 }
 
 fn journeys(shares: &[Share]) -> Vec<JourneyId> {

@@ -63,6 +63,8 @@ pub(super) struct Powered {
     pub(super) engine: Box<dyn Engine>,
     /// Models of the same number share a device.
     pub(super) device: usize,
+    /// Whether its steps are computed by the cores of this machine.
+    pub(super) on_cores: bool,
     pub(super) limits: scheduler::Limits,
 }
 
@@ -73,6 +75,7 @@ impl Powered {
             name: &self.name,
             spec: self.engine.spec(),
             device: self.device,
+            on_cores: self.on_cores,
             rows_max: self.limits.rows_max.get(),
         }
     }
