@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, DefinitionError};
 
-/// A definition that was accepted, and where it stands.
+/// A definition that was accepted, and where it stands. One that is read back is checked again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Stored")]
 pub struct Experiment {
     /// What is compared.
     pub definition: Definition,
@@ -20,6 +20,36 @@ pub struct Experiment {
     /// Counts the layouts of weights, from 1. What arms did under other weights is not comparable, so tallies belong to
     /// one phase.
     pub phase: u32,
+}
+
+/// An experiment as it was written down.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    definition: Definition,
+    state: State,
+    phase: u32,
+}
+
+impl TryFrom<Stored> for Experiment {
+    type Error = StoredError;
+
+    fn try_from(Stored { definition, state, phase }: Stored) -> Result<Self, StoredError> {
+        definition.check()?;
+        let experiment = Self { definition, state, phase };
+        if let State::Promoted { arm, .. } = &experiment.state {
+            experiment.arm_index(arm)?;
+        }
+        Ok(experiment)
+    }
+}
+
+/// What was written down is no experiment.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum StoredError {
+    Definition(#[from] DefinitionError),
+    Arm(#[from] ActionError),
 }
 
 /// Where an experiment stands.
@@ -258,6 +288,17 @@ mod tests {
         let (back, described) = grown.apply(&Action::RollBack { reason: "errors".to_owned() }).unwrap();
         assert_eq!(described, Described { action: "roll_back", detail: "errors".to_owned() });
         assert_eq!(back.state, State::RolledBack { reason: "errors".to_owned() });
+    }
+
+    #[test]
+    fn what_was_written_down_is_checked_when_it_is_read() {
+        let promote = Action::Promote { arm: "t1".to_owned(), reason: "better".to_owned() };
+        let (promoted, _) = running().apply(&promote).unwrap();
+        let json = serde_json::to_string(&promoted).unwrap();
+        assert_eq!(serde_json::from_str::<Experiment>(&json).unwrap(), promoted);
+        for (was, is) in [("\"arm\":\"t1\"", "\"arm\":\"t9\""), ("9000", "9001")] {
+            assert!(serde_json::from_str::<Experiment>(&json.replace(was, is)).is_err(), "{was} -> {is}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! verdict is wrong where arms are alike is at most alpha, however often one looks. All others are shown as numbers only:
 //! an interval for each would be an invitation to pick one.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::definition::{Definition, Sticky};
@@ -12,7 +14,7 @@ use crate::evidence::bernstein::Bernstein;
 use crate::evidence::{Interval, ratio};
 use crate::lifecycle::Experiment;
 use crate::metric::Metric;
-use crate::tally::{Tallies, Tally};
+use crate::tally::{Ended, Tallies, Tally};
 
 /// An experiment as it looks now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,8 +34,8 @@ pub struct Readout {
 pub struct ArmReadout {
     /// Its name.
     pub name: String,
-    /// Answers that ended.
-    pub answers: u64,
+    /// Answers by how they ended.
+    pub ended: BTreeMap<Ended, u64>,
     /// Keys that were drawn for it.
     pub keys: u64,
     /// Means of all metrics that have values.
@@ -98,9 +100,12 @@ pub enum Verdict {
     Untrusted,
 }
 
-/// Reads an experiment.
+/// Reads an experiment; None if the tallies are of another phase.
 #[must_use]
-pub fn read(experiment: &Experiment, tallies: &Tallies) -> Readout {
+pub fn read(experiment: &Experiment, tallies: &Tallies) -> Option<Readout> {
+    if tallies.phase != experiment.phase {
+        return None;
+    }
     let definition = &experiment.definition;
     let keys = tallies.drawn.counts(tallies.arms.len());
     let ratio = sample_ratio(definition, &keys, experiment.alpha(definition.evidence.ratio_alpha));
@@ -118,12 +123,12 @@ pub fn read(experiment: &Experiment, tallies: &Tallies) -> Readout {
             Some(Comparison { arm: arm.name.clone(), metric, difference, interval, method, verdict })
         })
     };
-    Readout {
+    Some(Readout {
         phase: tallies.phase,
         arms: arms.zip(&keys).map(|((arm, tally), &keys)| describe(&arm.name, tally, keys)).collect(),
         ratio,
         comparisons: definition.evidence.metrics.iter().flat_map(|&metric| named(metric)).collect(),
-    }
+    })
 }
 
 /// The sequence of a difference, what it rests on, and whether there is enough to conclude from.
@@ -185,7 +190,7 @@ fn describe(name: &str, tally: &Tally, keys: u64) -> ArmReadout {
     let both = |sketch: &crate::tally::Sketch| sketch.quantile(0.5).zip(sketch.quantile(0.99));
     ArmReadout {
         name: name.to_owned(),
-        answers: tally.answers(),
+        ended: tally.ended.clone(),
         keys,
         means: Metric::ALL.into_iter().filter_map(mean).collect(),
         shares: tally.shares(),
@@ -220,7 +225,7 @@ mod tests {
     fn a_real_difference_is_told_and_a_missing_metric_is_not_made_up() {
         for (sticky, method) in [(Sticky::Request, Method::Bernstein), (Sticky::User, Method::Asymptotic)] {
             let (experiment, tallies) = scored(sticky, 128);
-            let readout = read(&experiment, &tallies);
+            let readout = read(&experiment, &tallies).unwrap();
             let [quality, cost] = &readout.comparisons[..] else { panic!("two metrics") };
             assert_eq!((quality.method, quality.verdict), (method, Verdict::Better));
             assert!(quality.interval.contains(0.2), "{quality:?}");
@@ -233,14 +238,14 @@ mod tests {
     #[test]
     fn a_few_keys_prove_nothing_however_often_they_ask() {
         let (experiment, tallies) = scored(Sticky::Tenant, 5);
-        assert_eq!(read(&experiment, &tallies).comparisons[0].verdict, Verdict::TooFew);
+        assert_eq!(read(&experiment, &tallies).unwrap().comparisons[0].verdict, Verdict::TooFew);
     }
 
     #[test]
     fn a_wrong_ratio_takes_all_trust() {
         let (experiment, mut tallies) = scored(Sticky::User, 128);
         (5000..7000).for_each(|cell| tallies.assigned(1, Unit { cluster: 0, cell }));
-        let readout = read(&experiment, &tallies);
+        let readout = read(&experiment, &tallies).unwrap();
         assert!(readout.ratio.alarm);
         assert_eq!(readout.comparisons[0].verdict, Verdict::Untrusted);
     }

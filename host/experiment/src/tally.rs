@@ -3,6 +3,7 @@
 //! An answer is told once, when it has ended, with the [`Unit`] that its assignment named; feedback comes later with the
 //! same unit. Nothing is kept of a single answer. An arm takes about 40 KiB, an experiment 16 KiB more.
 
+mod length;
 mod sketch;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::evidence::ratio::Drawn;
 use crate::lifecycle::Experiment;
 use crate::metric::Metric;
 
+pub(crate) use length::of_length;
 pub use sketch::Sketch;
 
 /// What the arms of an experiment did in one phase.
@@ -309,6 +311,15 @@ mod tests {
         other.feedback(0, unit(1), 1.0);
         assert!(!tallies.merge(&other));
         assert_eq!(tallies, empty());
+    }
+
+    #[test]
+    fn tallies_of_another_length_are_refused() {
+        let json = serde_json::to_string(&empty()).unwrap();
+        assert_eq!(serde_json::from_str::<Tallies>(&json).unwrap(), empty());
+        let error =
+            serde_json::from_str::<Tallies>(&json.replace("\"cells\":[0,", "\"cells\":[")).unwrap_err();
+        assert!(error.to_string().contains("invalid length 16383"), "{error}");
     }
 
     proptest! {

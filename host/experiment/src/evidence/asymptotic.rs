@@ -26,6 +26,7 @@ use crate::assign::CLUSTERS;
 /// Sums by cluster of keys, for a mean and its standard error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
+    #[serde(deserialize_with = "crate::tally::of_length::<{ CLUSTERS as usize }, _, _>")]
     cells: Vec<Cell>,
 }
 

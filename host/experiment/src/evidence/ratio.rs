@@ -23,6 +23,7 @@ use crate::assign::CELLS;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drawn {
     /// By cell: 0, or the arm of the first key plus 1.
+    #[serde(deserialize_with = "crate::tally::of_length::<{ CELLS as usize }, _, _>")]
     cells: Vec<u8>,
 }
 

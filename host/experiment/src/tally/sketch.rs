@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sketch {
     count: u64,
+    #[serde(deserialize_with = "super::of_length::<BUCKETS, _, _>")]
     buckets: Vec<u64>,
 }
 
