@@ -23,6 +23,7 @@
 //! two overlap when both have a weight.
 
 use hmac::{Hmac, Mac as _};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::definition::{Sticky, WHOLE_BP};
@@ -38,6 +39,7 @@ pub struct Assigner {
     /// Part of the requests that each shadow sees, in basis points.
     shadows: Vec<u16>,
     serving: Serving,
+    phase: u32,
 }
 
 /// Who serves.
@@ -58,9 +60,13 @@ pub struct Assignment {
     pub shadows: Vec<usize>,
 }
 
-/// Where the answers to a key are counted: a function of the key that tells nothing of its arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Where the answers to a key are counted: a function of the key that tells nothing of its arm. It travels with the request,
+/// and is kept with its id until feedback comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Unit {
+    /// The phase in which the arm was assigned; see [`Experiment::phase`].
+    pub phase: u32,
     /// The cluster of keys whose answers may depend on each other, below [`CLUSTERS`].
     pub cluster: u16,
     /// The cell in which the key is counted once for the sample ratio, below [`CELLS`].
@@ -93,12 +99,13 @@ impl Assigner {
             }
             State::Paused { .. } | State::RolledBack { .. } => Serving::Everybody(0),
         };
-        Self { keyed, lanes, shadows, serving }
+        Self { keyed, lanes, shadows, serving, phase: experiment.phase }
     }
 
-    /// Who serves a request with this key. One without is served by the control and not counted: nobody drew its arm.
+    /// Who serves a request with this key, which is a list of parts, e.g. tenant and user. A request without a key is
+    /// served by the control and not counted: nobody drew its arm.
     #[must_use]
-    pub fn assign(&self, key: Option<&[u8]>) -> Assignment {
+    pub fn assign(&self, key: Option<&[&[u8]]>) -> Assignment {
         let everybody = match self.serving {
             Serving::Everybody(arm) => Some(arm),
             Serving::ByPoint => None,
@@ -107,12 +114,13 @@ impl Assigner {
             return Assignment { arm: everybody.unwrap_or(0), unit: None, shadows: Vec::new() };
         };
         let mut keyed = self.keyed.clone();
-        feed(&mut keyed, key);
+        key.iter().for_each(|part| feed(&mut keyed, part));
         let hash: [u8; 32] = keyed.finalize().into_bytes().into();
         let point = basis_points(word(&hash, 0));
         let copied = basis_points(word(&hash, 8));
         let within = |&(start, end): &(u16, u16)| (start..end).contains(&point);
         let unit = Unit {
+            phase: self.phase,
             cluster: (word(&hash, 16) % u64::from(CLUSTERS)) as u16,
             cell: (word(&hash, 24) % u64::from(CELLS)) as u16,
         };
@@ -180,7 +188,7 @@ mod tests {
 
     fn arms(definition: Definition, keys: u32) -> Vec<usize> {
         let assigner = Assigner::new(&Experiment::create(definition).unwrap().0);
-        (0..keys).map(|key| assigner.assign(Some(&key.to_le_bytes())).arm).collect()
+        (0..keys).map(|key| assigner.assign(Some(&[&key.to_le_bytes()])).arm).collect()
     }
 
     /// Computed with Python's `hmac` and `hashlib` from the description above.
@@ -191,7 +199,7 @@ mod tests {
         let assigner = Assigner::new(&Experiment::create(definition).unwrap().0);
         let got: Vec<_> = ["alice", "bob", "carol", "dave"]
             .map(|key| {
-                let assignment = assigner.assign(Some(key.as_bytes()));
+                let assignment = assigner.assign(Some(&[key.as_bytes()]));
                 let unit = assignment.unit.unwrap();
                 (assignment.arm, unit.cluster, unit.cell, assignment.shadows.len())
             })
@@ -244,13 +252,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_key_are_told_apart() {
+        let (experiment, _) = Experiment::create(with_weights(&[5000])).unwrap();
+        let unit = |parts: &[&[u8]]| Assigner::new(&experiment).assign(Some(parts)).unit;
+        assert_ne!(unit(&[b"ab", b"c"]), unit(&[b"a", b"bc"]));
+    }
+
+    #[test]
     fn whoever_is_not_assigned_is_not_counted() {
         let (experiment, _) = Experiment::create(with_weights(&[10_000])).unwrap();
-        let at = |experiment: &Experiment, key: Option<&[u8]>| Assigner::new(experiment).assign(key);
+        let at = |experiment: &Experiment, key: Option<&[&[u8]]>| Assigner::new(experiment).assign(key);
         assert_eq!(at(&experiment, None), Assignment { arm: 0, unit: None, shadows: Vec::new() });
-        assert_eq!(at(&experiment, Some(b"k")).arm, 1);
+        assert_eq!(at(&experiment, Some(&[b"k"])).arm, 1);
         let (paused, _) = experiment.apply(&Action::Pause { reason: String::new() }).unwrap();
-        assert_eq!(at(&paused, Some(b"k")), Assignment { arm: 0, unit: None, shadows: Vec::new() });
+        assert_eq!(at(&paused, Some(&[b"k"])), Assignment { arm: 0, unit: None, shadows: Vec::new() });
         let promote = Action::Promote { arm: "t1".to_owned(), reason: String::new() };
         let (promoted, _) = paused.apply(&promote).unwrap();
         assert_eq!(at(&promoted, None), Assignment { arm: 1, unit: None, shadows: Vec::new() });

@@ -186,7 +186,9 @@ mod tests {
 
     fn serve(tallies: &mut Tallies, answers: u16, of: impl Fn(usize, u16) -> Answer<'static>) {
         for at in 0..answers {
-            (0..2).for_each(|arm| tallies.record(arm, Unit { cluster: at % 128, cell: at }, &of(arm, at)));
+            (0..2).for_each(|arm| {
+                tallies.record(arm, Unit { phase: 1, cluster: at % 128, cell: at }, &of(arm, at));
+            });
         }
     }
 
@@ -220,7 +222,9 @@ mod tests {
             let (experiment, mut tallies) = guarded(Metric::Quality, Statistic::Mean, Limit::WorseBy(0.1));
             for at in 0..500 {
                 let score = |arm: usize| if arm == better { 0.9 } else { 0.4 };
-                (0..2).for_each(|arm| tallies.feedback(arm, Unit { cluster: at, cell: at }, score(arm)));
+                (0..2).for_each(|arm| {
+                    tallies.feedback(arm, Unit { phase: 1, cluster: at, cell: at }, score(arm));
+                });
             }
             assert_eq!(check(&experiment, &tallies).is_some(), expected);
         }

@@ -213,7 +213,7 @@ mod tests {
         let mut tallies = Tallies::new(&experiment);
         for at in 0..2000u16 {
             for arm in 0..2 {
-                let unit = Unit { cluster: at % keys, cell: 2 * at + arm as u16 };
+                let unit = Unit { phase: 1, cluster: at % keys, cell: 2 * at + arm as u16 };
                 tallies.assigned(arm, unit);
                 tallies.feedback(arm, unit, if arm == 1 { 0.8 } else { 0.5 + f64::from(at % 3) / 10.0 });
             }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_wrong_ratio_takes_all_trust() {
         let (experiment, mut tallies) = scored(Sticky::User, 128);
-        (5000..7000).for_each(|cell| tallies.assigned(1, Unit { cluster: 0, cell }));
+        (5000..7000).for_each(|cell| tallies.assigned(1, Unit { phase: 1, cluster: 0, cell }));
         let readout = read(&experiment, &tallies).unwrap();
         assert!(readout.ratio.alarm);
         assert_eq!(readout.comparisons[0].verdict, Verdict::Untrusted);

@@ -105,7 +105,7 @@ fn one(plan: &Plan, run: u32, uniform: &mut dyn FnMut() -> f64) -> Option<u32> {
     let mut answers = plan.world.answers(uniform);
     (1..=plan.answers).find(|_| {
         let drawn = answers.next(uniform);
-        let assignment = assigner.assign(Some(&drawn.key.to_le_bytes()));
+        let assignment = assigner.assign(Some(&[&drawn.key.to_le_bytes()]));
         let unit = assignment.unit.expect("it runs, and there is a key");
         tallies.assigned(assignment.arm, unit);
         drawn.tell(&mut tallies, assignment.arm, plan.counted(unit, drawn.number));

@@ -129,22 +129,31 @@ impl Tallies {
     }
 
     /// A key was given this arm; told when a request is assigned, so that answers that get lost show in the ratio.
+    ///
+    /// Here and below, a unit of another phase counts nowhere.
     pub fn assigned(&mut self, arm: usize, unit: Unit) {
-        self.drawn.add(unit.cell, arm);
+        if unit.phase == self.phase {
+            self.drawn.add(unit.cell, arm);
+        }
     }
 
     /// An answer of this arm has ended.
     pub fn record(&mut self, arm: usize, unit: Unit, answer: &Answer<'_>) {
-        if let Some(tally) = self.arms.get_mut(arm) {
+        if let Some(tally) = self.arm(arm, unit) {
             tally.record(unit.cluster, answer);
         }
     }
 
-    /// Someone said how good an answer of this arm was, from 0 to 1.
+    /// Someone said how good an answer of this arm was, from 0 to 1. NB: once for each answer; who says it again is
+    /// counted again.
     pub fn feedback(&mut self, arm: usize, unit: Unit, score: f64) {
-        if let Some(tally) = self.arms.get_mut(arm) {
+        if let Some(tally) = self.arm(arm, unit) {
             tally.add(Metric::Quality, unit.cluster, score);
         }
+    }
+
+    fn arm(&mut self, arm: usize, unit: Unit) -> Option<&mut Tally> {
+        self.arms.get_mut(arm).filter(|_| unit.phase == self.phase)
     }
 
     /// What another replica saw of the same phase. Of another phase nothing is taken; returns whether it was.
@@ -266,7 +275,7 @@ mod tests {
     }
 
     fn unit(key: u16) -> Unit {
-        Unit { cluster: key % 128, cell: key }
+        Unit { phase: 1, cluster: key % 128, cell: key }
     }
 
     #[test]
@@ -308,8 +317,11 @@ mod tests {
     fn tallies_of_another_phase_are_not_mixed_in() {
         let (mut tallies, mut other) = (empty(), empty());
         other.phase = 2;
-        other.feedback(0, unit(1), 1.0);
+        let late = Unit { phase: 2, ..unit(1) };
+        other.feedback(0, late, 1.0);
         assert!(!tallies.merge(&other));
+        tallies.assigned(0, late);
+        tallies.feedback(0, late, 1.0);
         assert_eq!(tallies, empty());
     }
 

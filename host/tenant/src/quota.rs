@@ -140,8 +140,8 @@ impl Ledger {
             return Err(refused);
         }
         self.requests.add(1);
-        self.tokens_held += ask.tokens;
-        self.journeys_held += ask.journeys;
+        self.tokens_held = self.tokens_held.saturating_add(ask.tokens);
+        self.journeys_held = self.journeys_held.saturating_add(ask.journeys);
         Ok(Reservation { journeys: ask.journeys, tokens: ask.tokens })
     }
 
@@ -149,7 +149,7 @@ impl Ledger {
     pub fn end_journey(&mut self, reservation: &mut Reservation) {
         if reservation.journeys > 0 {
             reservation.journeys -= 1;
-            self.journeys_held -= 1;
+            self.journeys_held = self.journeys_held.saturating_sub(1);
         }
     }
 
@@ -157,8 +157,8 @@ impl Ledger {
     /// reserved count too.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is settled once")]
     pub fn settle(&mut self, reservation: Reservation, tokens: u64, now: Duration) {
-        self.tokens_held -= reservation.tokens;
-        self.journeys_held -= reservation.journeys;
+        self.tokens_held = self.tokens_held.saturating_sub(reservation.tokens);
+        self.journeys_held = self.journeys_held.saturating_sub(reservation.journeys);
         self.tokens.advance(now);
         self.tokens.add(tokens);
     }
