@@ -17,7 +17,7 @@ pub mod ratio;
 
 use serde::Serialize;
 
-/// From where to where. Ends may be infinite, where nothing is known yet.
+/// From where to where. Ends may be infinite, where nothing is known yet; in JSON they are then null.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
