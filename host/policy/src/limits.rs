@@ -7,8 +7,8 @@ use crate::breaker::BreakerRule;
 /// Bounds on a guest, the same for every policy of a [`PolicyHost`](crate::PolicyHost).
 ///
 /// Fuel is the bound that matters: it is counted in executed instructions and copied bytes, so the same journey gets
-/// the same verdict under any load. The deadlines only catch what fuel cannot see. They must be generous, as a guest is
-/// charged for the time that the system leaves its thread waiting.
+/// the same verdict under any load. The deadlines only catch what fuel cannot see: they are of the processor's time, so a
+/// guest is not charged for the time that its thread waits, and are found to have passed at the latest after twice as long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Linear memory of one instance, in bytes. Default 64 MiB, which fits the Python and JavaScript runtimes.
@@ -23,9 +23,9 @@ pub struct Limits {
     /// Fuel of the constructor of a session. Default 5,000,000, about 4 ms of a tight loop: the calls of the sessions
     /// that share the instance wait meanwhile, and with them the steps of everyone in their batch.
     pub fuel_per_session: u64,
-    /// Wall clock of one `route`, `send` or `receive`, and of the constructor. Default 1 s.
+    /// Processor time of one `route`, `send` or `receive`, and of the constructor. Default 1 s.
     pub deadline: Duration,
-    /// Wall clock of instantiation, and of `describe`. Default 10 s.
+    /// Processor time of instantiation, and of `describe`. Default 10 s.
     pub deadline_at_start: Duration,
     /// Bytes that the guest may hand to the host in one call: its answer, and all its log lines. Default 1 MiB.
     pub answer_bytes: usize,

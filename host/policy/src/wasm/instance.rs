@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wasmtime::Store;
 
 use super::bindings::Router;
+use super::overdue::{Overdue, processor_time};
 use super::runtime::{Runtime, Template};
 use super::state::{Asker, Memory, Owner, State};
 use super::ticker::ticks;
@@ -31,6 +32,7 @@ impl Instance {
         let mut store = Store::new(&runtime.engine, state);
         store.limiter(|state| &mut state.memory);
         store.set_hostcall_fuel(limits.answer_bytes);
+        store.epoch_deadline_callback(|mut context| Ok(context.data_mut().overdue.judge(processor_time())));
         let allowed = allowed(Call::Instantiate, &limits);
         let router = guarded(&mut store, &allowed, |store| template.pre.instantiate(store))?;
         Ok(Self { store, router, limits })
@@ -72,6 +74,7 @@ fn guarded<T>(
 ) -> Result<T, PolicyError> {
     store.set_fuel(allowed.fuel).expect("the engine counts fuel");
     store.set_epoch_deadline(ticks(allowed.deadline));
+    store.data_mut().overdue = Overdue::after(allowed.deadline);
     // The store is dropped after a failed call, whatever a panic left in it.
     let outcome = catch_unwind(AssertUnwindSafe(|| body(store)));
     let refused = store.data().memory.refused;

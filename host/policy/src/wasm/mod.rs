@@ -10,6 +10,7 @@ mod convert;
 mod guest;
 mod instance;
 mod logs;
+mod overdue;
 mod runtime;
 mod seat;
 mod state;

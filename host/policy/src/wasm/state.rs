@@ -9,6 +9,7 @@ use wasmtime::ResourceLimiter;
 
 use super::bindings::tokenrouter::policy::{host, manifest, types};
 use super::logs::{LogQuota, shorten};
+use super::overdue::Overdue;
 use super::view::Shown;
 use crate::digest::Digest;
 
@@ -46,13 +47,15 @@ pub(super) struct State {
     pub(super) asker: Asker,
     logs: Arc<LogQuota>,
     pub(super) memory: Memory,
+    /// Of the call under way.
+    pub(super) overdue: Overdue,
     /// Bytes that this call may still log. Copying them costs the guest no fuel.
     log_bytes_left: usize,
 }
 
 impl State {
     pub(super) fn new(owner: Owner, logs: Arc<LogQuota>, memory: Memory) -> Self {
-        Self { asker: Asker::new(owner), logs, memory, log_bytes_left: 0 }
+        Self { asker: Asker::new(owner), logs, memory, overdue: Overdue::default(), log_bytes_left: 0 }
     }
 
     /// A call about this position begins. Numbers go on where an earlier call about the same position stopped.

@@ -70,7 +70,7 @@ pub struct Sandbox {
     pub memory_mib: NonZeroU32,
     /// Wasm instructions of one call of `route`, `send` or `receive`. Default 2,000,000.
     pub fuel_per_call: u64,
-    /// Wall-clock milliseconds of one call. Default 50.
+    /// Milliseconds of the processor for one call; waiting for one is not counted. Default 50.
     pub deadline_ms: NonZeroU32,
     /// Who shares an instance of a policy, and so its memory: the journeys of one `tenant`, or nobody: one instance per
     /// `journey`. Default `tenant`.
@@ -103,7 +103,7 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// Wall-clock time of one call.
+    /// Processor time of one call.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(u64::from(self.deadline_ms.get()))
