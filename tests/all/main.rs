@@ -12,6 +12,7 @@ mod http_life;
 mod http_routing;
 mod http_sampling;
 mod http_two;
+mod lanes;
 mod memory;
 mod misbehaving;
 mod prebuilt;
