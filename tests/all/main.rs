@@ -5,6 +5,7 @@ mod builtin;
 #[path = "../../host/policy/tests/all/guest.rs"]
 #[expect(dead_code, reason = "the tests of the policy host use the rest")]
 mod guest;
+mod hostile;
 mod http_answers;
 mod http_clients;
 mod http_errors;

@@ -261,7 +261,7 @@ impl Conductor {
             Fate::Leaves { to, .. } => Some(to),
             Fate::Stays { .. } | Fate::Ends { .. } => None,
         };
-        self.beliefs.observe_routing(member, drawn, to.into_iter());
+        self.beliefs.observe_routing(member, drawn, to);
     }
 
     /// The step that ran came to nothing: its rows are ready again and nothing is learnt from it.
