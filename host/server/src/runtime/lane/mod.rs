@@ -155,10 +155,14 @@ impl Shared {
 
     fn work(&self) {
         while let Some((whose, job, is_closed)) = self.next() {
+            let lost = job.if_lost();
             let work = move || if is_closed { job.give_up() } else { job.run() };
-            // The journey is lost; the queue behind it goes on.
+            // The journey is lost, and its stream ends with it; the queue behind it goes on.
             if catch_unwind(AssertUnwindSafe(work)).is_err() {
                 tracing::error!("a job of a slow policy panicked; please report this");
+                if let Some((inbox, message)) = lost {
+                    give(&inbox, message);
+                }
             }
             self.lock().queues.done(whose);
             // Its next job, if it has one, may be for a thread that sleeps.
@@ -194,6 +198,12 @@ impl Job {
             Self::End(session, _) => (Some(session.revision().digest()), session.tenant()),
         };
         Whose { revision, tenant }
+    }
+
+    /// What the decode loop is told if a panic takes the journey: to let go of its KV.
+    fn if_lost(&self) -> Option<(Inbox<Inbound>, Inbound)> {
+        let Self::Ask(traveller, _, _, inbox) = self else { return None };
+        Some((inbox.clone(), Inbound::Release(traveller.id(), traveller.place.clone())))
     }
 
     fn run(self) {
