@@ -6,6 +6,7 @@ mod frozen;
 #[path = "../../host/policy/tests/all/guest.rs"]
 #[expect(dead_code, reason = "the tests of the policy host use the rest")]
 mod guest;
+mod hostile;
 mod http_answers;
 mod http_clients;
 mod http_errors;
@@ -13,6 +14,7 @@ mod http_life;
 mod http_routing;
 mod http_sampling;
 mod http_two;
+mod lanes;
 mod memory;
 mod misbehaving;
 mod prebuilt;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use policy::Digest;
+use tokenrouter::bench::reload::{self as bench, Plan};
 use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Event, Runtime, builtin_policies};
 
@@ -104,4 +105,16 @@ async fn a_bad_policy_file_keeps_the_old_revision_serving() {
     assert_ne!(status.serving, old, "a good file serves after a bad one");
     assert_ne!(answer(&runtime).await.0, old);
     runtime.shut_down(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saves_under_load_lose_no_answer_and_the_last_one_serves() {
+    let apart = Duration::from_millis(700);
+    let plan = Plan { config: Config::embedded(), clients: 3, saves: 4, apart, tokens: 16 };
+    let report = bench::run(&plan, |_| {}).await.expect("it runs");
+    assert!(report.failed.is_empty() && report.answers > 0, "{report:?}");
+    // A machine that is busy may skip one that was replaced before it was loaded.
+    assert!(report.served >= 3, "{report:?}");
+    assert!(report.until_served_s.iter().all(|after| *after < PATIENCE.as_secs_f64()), "{report:?}");
+    assert!(report.last_serves, "{report:?}");
 }

@@ -1,5 +1,6 @@
 //! How a revision does: its breaker, and counters that anyone may read.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,10 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::breaker::{Admission, Breaker, BreakerRule, Phase, Probed};
 use crate::digest::Digest;
 use crate::error::{Fault, PolicyError};
+use crate::pace::LaneHealth;
 use crate::session::Standing;
 
 /// How a revision does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     /// Whether it gets new sessions.
     pub state: HealthState,
@@ -20,6 +22,10 @@ pub struct Health {
     pub calls: u64,
     /// Sessions that it failed.
     pub failures: u64,
+    /// The same by [`PolicyError::cause`].
+    pub failures_by_cause: BTreeMap<&'static str, u64>,
+    /// Journeys that went on without it: after a failure, an answer that could not be followed, or a refused session.
+    pub fallbacks: u64,
     /// What the last failure was.
     pub last_error: Option<String>,
     /// Sessions that lost their instance by another's failure and went on as if nothing had happened.
@@ -30,6 +36,8 @@ pub struct Health {
     pub instances: usize,
     /// Tenants whose sessions get instances of their own for a while, after repeated failures.
     pub tenants_apart: usize,
+    /// Where its calls are made.
+    pub lane: LaneHealth,
 }
 
 /// Whether a revision gets new sessions.
@@ -51,9 +59,17 @@ pub(crate) struct Pulse {
     breaker: Mutex<Breaker>,
     calls: AtomicU64,
     failures: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    fallbacks: AtomicU64,
+    last: Mutex<Last>,
     restored: AtomicU64,
     restarted: AtomicU64,
+}
+
+/// About failures; written when there is one.
+#[derive(Clone, Default)]
+struct Last {
+    error: Option<String>,
+    by_cause: BTreeMap<&'static str, u64>,
 }
 
 impl Pulse {
@@ -62,7 +78,8 @@ impl Pulse {
             breaker: Mutex::new(Breaker::new(rule, now)),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            last_error: Mutex::new(None),
+            fallbacks: AtomicU64::new(0),
+            last: Mutex::default(),
             restored: AtomicU64::new(0),
             restarted: AtomicU64::new(0),
         }
@@ -77,7 +94,7 @@ impl Pulse {
             Admission::Refused { retry_in } => Err(PolicyError::BreakerOpen {
                 revision,
                 failures: self.failures.load(Ordering::Relaxed),
-                last: self.last_error().unwrap_or_default(),
+                last: self.last().error.clone().unwrap_or_default(),
                 retry_in,
             }),
         }
@@ -106,7 +123,10 @@ impl Pulse {
             return self.probe_ended(standing, now);
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        let mut last = self.last();
+        last.error = Some(error.to_string());
+        *last.by_cause.entry(error.cause()).or_default() += 1;
+        drop(last);
         match standing {
             Standing::Probe { .. } => self.breaker().probed(now, Probed::Failed),
             _ => self.breaker().failed(now, self.calls.load(Ordering::Relaxed)),
@@ -127,8 +147,18 @@ impl Pulse {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `instances` and `tenants_apart` are counted elsewhere.
-    pub(crate) fn health(&self, now: Instant, (instances, tenants_apart): (usize, usize)) -> Health {
+    /// A journey goes on without the policy.
+    pub(crate) fn fell_back(&self) {
+        self.fallbacks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `instances`, `tenants_apart` and `lane` are known elsewhere.
+    pub(crate) fn health(
+        &self,
+        now: Instant,
+        (instances, tenants_apart): (usize, usize),
+        lane: LaneHealth,
+    ) -> Health {
         let (phase, since) = self.breaker().phase();
         let state = match phase {
             Phase::Closed => HealthState::Closed,
@@ -136,16 +166,20 @@ impl Pulse {
             Phase::Probing => HealthState::Probing,
         };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Last { error: last_error, by_cause: failures_by_cause } = self.last().clone();
         Health {
             state,
             since: SystemTime::now() - now.saturating_duration_since(since),
             calls: load(&self.calls),
             failures: load(&self.failures),
-            last_error: self.last_error(),
+            failures_by_cause,
+            fallbacks: load(&self.fallbacks),
+            last_error,
             sessions_restored: load(&self.restored),
             sessions_restarted: load(&self.restarted),
             instances,
             tenants_apart,
+            lane,
         }
     }
 
@@ -154,7 +188,7 @@ impl Pulse {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@
 //! no guest can stop, block or crash the server. This crate knows no HTTP, no models and no async runtime.
 //!
 //! Reading order: [`host`] → [`revision`] → [`session`] → [`mod@file`]; what a guest may use is in [`limits`], when a
-//! revision gets no sessions in [`breaker`].
+//! revision gets no sessions in [`breaker`], and where its calls are made in [`lane`].
 
 pub mod breaker;
 #[cfg(unix)]
@@ -20,7 +20,9 @@ pub mod file;
 pub mod health;
 pub mod host;
 mod instances;
+pub mod lane;
 pub mod limits;
+mod pace;
 mod placement;
 mod record;
 mod rehearsal;
@@ -38,6 +40,8 @@ pub use error::{Call, Fault, PolicyError};
 pub use file::{FailedLoad, FileStatus, PolicyFile};
 pub use health::{Health, HealthState};
 pub use host::{Compilations, PolicyHost};
+pub use lane::{Lane, LaneRule};
 pub use limits::{Isolation, Limits};
+pub use pace::LaneHealth;
 pub use revision::Revision;
-pub use session::{ModelInfo, Session, Start};
+pub use session::{Began, ModelInfo, Session, Start};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::breaker::BreakerRule;
+use crate::lane::LaneRule;
 
 /// Bounds on a guest, the same for every policy of a [`PolicyHost`](crate::PolicyHost).
 ///
@@ -51,6 +52,8 @@ pub struct Limits {
     pub record_bytes: usize,
     /// When new sessions of a failing revision are refused.
     pub breaker: BreakerRule,
+    /// When calls are made outside of steps.
+    pub lane: LaneRule,
 }
 
 /// Who shares an instance, and so its memory. Never two tenants, and never two revisions.
@@ -90,6 +93,7 @@ impl Default for Limits {
             sessions_served_most: 10_000,
             record_bytes: 256 << 10,
             breaker: BreakerRule::default(),
+            lane: LaneRule::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use journey::{
     Accept, Adoption, Answer, Ask, Candidate, Decision, Draft, Ended, Found, Handoff, JourneyId, Judgement,
@@ -30,17 +31,28 @@ pub(crate) fn rehearse(revision: &Arc<Revision>) -> Result<(), PolicyError> {
         seed: 0,
     };
     let mut session = revision.rehearsal(start)?;
+    let mut times = Vec::new();
+    let walked = walk(revision, &mut session, &mut times);
+    revision.rehearsed(&mut times);
+    walked
+}
+
+/// The steps; how long each call of `route` took.
+fn walk(revision: &Revision, session: &mut Session, times: &mut Vec<Duration>) -> Result<(), PolicyError> {
     let mut here = session.enter(u64::from(PROMPT_TOKENS))?;
     for index in 0..STEPS {
         let mut step = step(index, here, revision);
         let position = u64::from(PROMPT_TOKENS + index);
         for _ in 0..QUESTIONS_MOST {
-            match session.route(position, &step)? {
+            let begun = Instant::now();
+            let decision = session.route(position, &step)?;
+            times.push(begun.elapsed());
+            match decision {
                 Decision::Stay | Decision::Mix(_) => break,
                 Decision::Finish => return Ok(()),
                 Decision::Handoff(handoff) => {
                     session.send(position, &handoff)?;
-                    here = visit(&mut session, position, here, &handoff)?;
+                    here = visit(session, position, here, &handoff)?;
                     break;
                 }
                 Decision::Consult(question) => step.answers = answered(&question),
@@ -48,7 +60,7 @@ pub(crate) fn rehearse(revision: &Arc<Revision>) -> Result<(), PolicyError> {
                     match then {
                         Next::Stay => {}
                         Next::Finish => return Ok(()),
-                        Next::Handoff(handoff) => here = visit(&mut session, position, here, &handoff)?,
+                        Next::Handoff(handoff) => here = visit(session, position, here, &handoff)?,
                     }
                     break;
                 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::descriptor::{Descriptor, Settings};
 use crate::digest::Digest;
 use crate::error::PolicyError;
 use crate::health::{Health, Pulse};
 use crate::instances::{Berth, Instances};
+use crate::lane::{Cost, Lane};
+use crate::pace::Paces;
 use crate::record::Record;
 use crate::session::{Live, Session, Standing, Start};
 use crate::slots::{Slot, Slots};
@@ -26,6 +28,7 @@ pub struct Revision {
     slots: Arc<Slots>,
     instances: Instances,
     pulse: Pulse,
+    paces: Paces,
 }
 
 impl Revision {
@@ -44,6 +47,7 @@ impl Revision {
             runtime: Arc::clone(runtime),
             slots: Arc::clone(slots),
             pulse: Pulse::new(limits.breaker.clone(), Instant::now()),
+            paces: Paces::new(limits.lane.clone(), Instant::now()),
             instances: Instances::new(limits, Arc::clone(idle)),
         }
     }
@@ -64,7 +68,18 @@ impl Revision {
     #[must_use]
     pub fn health(&self) -> Health {
         let now = Instant::now();
-        self.pulse.health(now, self.instances.counts(now))
+        self.pulse.health(now, self.instances.counts(now), self.paces.health(now))
+    }
+
+    /// Where a session of this tenant is to be begun.
+    #[must_use]
+    pub fn lane(&self, tenant: u64) -> Lane {
+        self.paces.lane(tenant)
+    }
+
+    /// A journey that was to have a session goes on without one.
+    pub fn fell_back(&self) {
+        self.pulse.fell_back();
     }
 
     /// Checks parameter values and fills in the defaults.
@@ -100,12 +115,16 @@ impl Revision {
         standing: Standing,
         slot: Option<Slot>,
     ) -> Result<Session, PolicyError> {
+        let (at, tenant) = (Instant::now(), start.tenant);
         let begun = self.seat(&start, standing == Standing::Rehearsal);
         // Lost while it was waiting for its turn: the second place is its own.
         let begun = match begun {
             Err(PolicyError::InstanceLost { .. }) => self.seat(&start, true),
             other => other,
         };
+        if standing != Standing::Rehearsal {
+            self.took(tenant, (at, begun.as_ref().map_or(u64::MAX, |(guest, _)| guest.instance.fuel())));
+        }
         let (guest, berth) = begun.inspect_err(|error| self.pulse.failed(standing, error, Instant::now()))?;
         let record = self.record();
         Ok(Session::new(Arc::clone(self), Live { guest, berth, start, record, standing, _slot: slot }))
@@ -134,6 +153,25 @@ impl Revision {
     /// An empty one.
     pub(crate) fn record(&self) -> Record {
         Record::new(self.runtime.limits.record_bytes)
+    }
+
+    pub(crate) fn paces(&self) -> &Paces {
+        &self.paces
+    }
+
+    /// What the calls of a rehearsal took. The median judges: the first calls of a new instance take long by themselves.
+    pub(crate) fn rehearsed(&self, times: &mut [Duration]) {
+        times.sort_unstable();
+        if let Some(median) = times.get(times.len() / 2) {
+            self.paces.rehearsed(*median, Instant::now());
+        }
+    }
+
+    /// A constructor or destructor was called: when it began, and its fuel.
+    pub(crate) fn took(&self, tenant: u64, (at, fuel): (Instant, u64)) {
+        let now = Instant::now();
+        let cost = Cost { time: now.saturating_duration_since(at), fuel, grown: 0 };
+        self.paces.note(tenant, (self.paces.lane(tenant), &cost), now);
     }
 
     pub(crate) fn instances(&self) -> &Instances {

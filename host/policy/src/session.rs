@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use journey::{Accept, Decision, Handoff, JourneyId, Offer, Parcel, Role, Step};
 
 use crate::descriptor::Settings;
 use crate::error::{Call, PolicyError};
 use crate::instances::Berth;
+use crate::lane::{Cost, Lane};
 use crate::record::{Input, Record};
 use crate::revision::Revision;
 use crate::slots::Slot;
@@ -55,7 +57,15 @@ pub struct Start {
 /// It may be used from any thread; a call waits for other sessions' calls into the same instance.
 pub struct Session {
     revision: Arc<Revision>,
+    tenant: u64,
     life: Life,
+}
+
+/// A call that is being measured; see [`Session::began`].
+#[derive(Clone, Copy, Debug)]
+pub struct Began {
+    at: Instant,
+    memory_bytes: usize,
 }
 
 /// Whether the guest can still be asked.
@@ -91,7 +101,7 @@ pub(crate) enum Standing {
 
 impl Session {
     pub(crate) fn new(revision: Arc<Revision>, live: Live) -> Self {
-        Self { revision, life: Life::Live(Box::new(live)) }
+        Self { revision, tenant: live.start.tenant, life: Life::Live(Box::new(live)) }
     }
 
     /// The model at which the journey begins; the entry model unless the policy wants to be asked.
@@ -134,6 +144,43 @@ impl Session {
     pub fn receive(&mut self, position: u64, offer: &Offer) -> Result<Accept, PolicyError> {
         let input = || Input::Receive { position, offer: offer.clone() };
         self.ask(Call::Receive, input, |guest| guest.receive(position, offer))
+    }
+
+    /// Where the next call is to be made: a slow policy is kept out of steps, and so is making lost calls again.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        match &self.life {
+            Life::Live(live) if live.berth.shared.is_lost() => Lane::Own,
+            Life::Live(_) => self.revision.lane(self.tenant),
+            Life::Ended { .. } => Lane::InStep,
+        }
+    }
+
+    /// Begins to measure what a call takes, and what is done by its answer.
+    #[must_use]
+    pub fn began(&self) -> Began {
+        Began { at: Instant::now(), memory_bytes: self.memory_bytes().unwrap_or(0) }
+    }
+
+    /// The call was made there; slow ones decide where the next is made.
+    pub fn took(&self, began: Began, lane: Lane) {
+        let now = Instant::now();
+        let time = now.saturating_duration_since(began.at);
+        let grown = self.memory_bytes().unwrap_or(began.memory_bytes).saturating_sub(began.memory_bytes);
+        // A call that ended the session tells no fuel any more: it burned, or trapped early.
+        let cost = Cost { time, fuel: self.fuel().unwrap_or(u64::MAX), grown };
+        self.revision.paces().note(self.tenant, (lane, &cost), now);
+    }
+
+    /// On whose behalf it runs.
+    #[must_use]
+    pub fn tenant(&self) -> u64 {
+        self.tenant
+    }
+
+    /// The journey goes on without this policy, for whatever reason.
+    pub fn fell_back(&self) {
+        self.revision.fell_back();
     }
 
     /// The revision that this journey began with.
@@ -237,17 +284,20 @@ impl Live {
     }
 
     /// Gives everything back. Where others go on in the same memory the guest's destructor is called, under the budget
-    /// of a call.
-    fn leave(self: Box<Self>, revision: &Revision) {
+    /// of a call; what it took of it.
+    fn leave(self: Box<Self>, revision: &Revision) -> u64 {
         let Self { guest, berth, start, standing, .. } = *self;
         // An instance of its own goes with it.
-        if !berth.own
-            && let Err(error) = guest.end()
-            && !matches!(error, PolicyError::InstanceLost { .. })
-        {
-            revision.failed(start.tenant, standing, &berth, &error);
-        }
+        let fuel = match if berth.own { Ok(0) } else { guest.end() } {
+            Ok(fuel) => fuel,
+            Err(PolicyError::InstanceLost { .. }) => 0,
+            Err(error) => {
+                revision.failed(start.tenant, standing, &berth, &error);
+                u64::MAX
+            }
+        };
         revision.instances().leave(start.tenant, &berth);
+        fuel
     }
 }
 
@@ -267,8 +317,12 @@ fn replay(inputs: &[Input], guest: &mut Guest, fuel_most: u64) -> Result<bool, P
 impl Drop for Session {
     fn drop(&mut self) {
         if let Life::Live(live) = std::mem::replace(&mut self.life, Life::Ended { by: Call::End }) {
-            self.revision.probe_ended(live.standing);
-            live.leave(&self.revision);
+            let (at, standing) = (Instant::now(), live.standing);
+            self.revision.probe_ended(standing);
+            let fuel = live.leave(&self.revision);
+            if standing != Standing::Rehearsal {
+                self.revision.took(self.tenant, (at, fuel));
+            }
         }
     }
 }

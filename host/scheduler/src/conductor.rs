@@ -252,6 +252,18 @@ impl Conductor {
         self.work_since_s = Some(now_s).filter(|_| is_idle && has_work);
     }
 
+    /// What became of a row of an earlier step: it was not known when that ended, and the journey was gone meanwhile. Only
+    /// routing is learnt from it.
+    pub fn decided(&mut self, member: Member, fate: Fate) {
+        let drawn = usize::from(!matches!(fate, Fate::Stays { token: false }));
+        self.beliefs.observe_kept(drawn, usize::from(fate.gave_token()));
+        let to = match fate {
+            Fate::Leaves { to, .. } => Some(to),
+            Fate::Stays { .. } | Fate::Ends { .. } => None,
+        };
+        self.beliefs.observe_routing(member, drawn, to);
+    }
+
     /// The step that ran came to nothing: its rows are ready again and nothing is learnt from it.
     pub fn failed(&mut self, member: Member, now_s: f64, rows: &[JourneyId]) {
         self.mark_overlap(member, now_s);

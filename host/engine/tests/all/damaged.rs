@@ -132,7 +132,13 @@ proptest! {
         let mut content = copy.read(WEIGHTS);
         content[at] = byte;
         let copy = copy.write(WEIGHTS, &content);
-        prop_assert_eq!(inspect(&copy.files()).is_ok(), load("x", &copy.files(), LoadOptions::default(), &mut |_| ()).is_ok());
+        let loaded = load("x", &copy.files(), LoadOptions::default(), &mut |_| ()).map(drop);
+        match (inspect(&copy.files()), loaded) {
+            (Ok(_), Ok(())) | (Err(_), Err(_)) => {}
+            // Whoever inspects a file reads its header; a weight that is no number is found where weights are read.
+            (Ok(_), Err(EngineError::NotFiniteWeights { .. })) => {}
+            (inspected, loaded) => prop_assert!(false, "inspected {:?}, loaded {:?}", inspected.is_ok(), loaded),
+        }
     }
 }
 

@@ -41,10 +41,11 @@ impl Guest {
         Ok(Self { instance, session, models })
     }
 
-    /// Calls the destructor.
-    pub(crate) fn end(mut self) -> Result<(), PolicyError> {
+    /// Calls the destructor; the fuel that it took.
+    pub(crate) fn end(mut self) -> Result<u64, PolicyError> {
         let session = self.session;
-        self.instance.enter(Call::End, 0, |_, store| session.resource_drop(store))
+        self.instance.enter(Call::End, 0, |_, store| session.resource_drop(store))?;
+        Ok(self.instance.fuel())
     }
 
     pub(crate) fn enter(&mut self, position: u64) -> Result<Role, PolicyError> {

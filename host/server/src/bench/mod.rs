@@ -5,8 +5,13 @@
 
 pub mod decode;
 pub mod device;
+mod folder;
+pub mod isolation;
 pub mod plot;
 pub mod policy;
 pub mod quality;
+pub mod reload;
 pub mod routing;
 pub mod scheduler;
+
+use folder::Folder;

@@ -87,6 +87,8 @@ impl Cli {
             Command::Bench(bench::Bench::Device(args)) => bench::device(&args, &terminal),
             Command::Bench(bench::Bench::Policy(args)) => bench::policy(&args, &terminal),
             Command::Bench(bench::Bench::Routing(args)) => on_threads(bench::routing(args, &terminal)),
+            Command::Bench(bench::Bench::Isolation(args)) => on_threads(bench::isolation(&args, &terminal)),
+            Command::Bench(bench::Bench::Reload(args)) => on_threads(bench::reload(&args, &terminal)),
             Command::Bench(bench::Bench::Scheduler(args)) => bench::scheduler(&args, &terminal),
             Command::Policy(command) => policy::policy(&command, &terminal),
             Command::Model(model::Model::Inspect(args)) => model::inspect(&args, &terminal),

@@ -72,6 +72,11 @@ pub struct Sandbox {
     pub fuel_per_call: u64,
     /// Milliseconds of the processor for one call; waiting for one is not counted. Default 50.
     pub deadline_ms: NonZeroU32,
+    /// Microseconds that a call may take inside the decode loop's step; a policy that takes longer is called in a lane of its
+    /// own. 0: every policy is. Default 100.
+    pub in_step_us: u32,
+    /// Threads that call slow policies, at the lowest priority. Default 2.
+    pub lane_threads: NonZeroUsize,
     /// Who shares an instance of a policy, and so its memory: the journeys of one `tenant`, or nobody: one instance per
     /// `journey`. Default `tenant`.
     pub isolation: Isolation,
@@ -91,11 +96,12 @@ pub enum Isolation {
 
 impl Default for Sandbox {
     fn default() -> Self {
-        let ms = NonZeroU32::new(50).expect("50 is not 0");
         Self {
             memory_mib: NonZeroU32::new(64).expect("64 is not 0"),
             fuel_per_call: 2_000_000,
-            deadline_ms: ms,
+            deadline_ms: NonZeroU32::new(50).expect("50 is not 0"),
+            in_step_us: 100,
+            lane_threads: count(2),
             isolation: Isolation::Tenant,
             cache: None,
         }
@@ -103,6 +109,12 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
+    /// Time of one call inside a step.
+    #[must_use]
+    pub fn in_step(&self) -> Duration {
+        Duration::from_micros(u64::from(self.in_step_us))
+    }
+
     /// Processor time of one call.
     #[must_use]
     pub fn deadline(&self) -> Duration {

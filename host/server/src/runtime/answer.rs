@@ -76,6 +76,9 @@ pub enum Event {
     },
 }
 
+/// Said to answers that a shutdown ends.
+pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
+
 /// A request being answered. Dropping it cancels the request.
 pub struct Answer {
     /// The journey's name.

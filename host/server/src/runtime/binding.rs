@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use engine::compare_tokenizers;
-use policy::{Descriptor, Isolation, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
+use policy::{Descriptor, Isolation, LaneRule, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::builtin::builtin_policies;
 use super::catalog::{Deciding, Model, ModelIx, PolicySource, Route};
@@ -31,6 +31,7 @@ pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
         },
         // Each decode loop may be inside an instance at the same time.
         shards: config.models.len() as u32,
+        lane: LaneRule { in_step: sandbox.in_step(), ..LaneRule::default() },
         ..Limits::default()
     };
     let host = match &sandbox.cache {
@@ -63,6 +64,11 @@ impl Policies {
     /// With the host of a configuration.
     pub(super) fn new(config: &Config) -> Result<Self, StartError> {
         Ok(Self { host: policy_host(config)?, builtin: BTreeMap::new() })
+    }
+
+    /// The host of what was bound.
+    pub(super) fn into_host(self) -> Arc<PolicyHost> {
+        self.host
     }
 
     /// A route, with its models and its policy checked against each other.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{ModelSpec, Tokenizer};
 use journey::{Role, Rules};
-use policy::{Descriptor, Need, PolicyFile, Revision, Settings};
+use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
 use super::share::{self, Calibration, Knob, Seen};
@@ -169,6 +169,8 @@ pub struct Catalog {
     pub models: Vec<Model>,
     /// Routes by name; each model is also a route of its own name.
     pub routes: BTreeMap<String, Arc<Route>>,
+    /// Runs the policies of the routes, if there are any.
+    pub(super) host: Option<Arc<PolicyHost>>,
 }
 
 /// A route as a request named it: `NAME` or `NAME@setting=value,setting=value`.

@@ -158,6 +158,7 @@ pub(super) fn load_catalog(
         let route = assemble(&model.name, &models, roles, None, Deciding::Single);
         routes.insert(model.name.clone(), Arc::new(route));
     }
+    let mut host = None;
     if !config.routes.is_empty() {
         let mut policies = Policies::new(config)?;
         for (name, route) in &config.routes {
@@ -165,8 +166,9 @@ pub(super) fn load_catalog(
             routes.insert(name.clone(), Arc::new(route));
             progress.route(name);
         }
+        host = Some(policies.into_host());
     }
-    Ok((Catalog { models, routes }, engines))
+    Ok((Catalog { models, routes, host }, engines))
 }
 
 /// A model's files, and its part of the memory.

@@ -10,6 +10,7 @@ mod builtin;
 mod catalog;
 mod group;
 mod heads;
+mod lane;
 mod load;
 mod policies;
 mod share;
@@ -36,6 +37,7 @@ pub use load::{LoadProgress, StartError};
 use crate::config::Config;
 use crate::telemetry::Metrics;
 use group::Group;
+use lane::LaneThreads;
 use subserver::{Powered, Submission, Subserver};
 
 /// Models and routes being served.
@@ -45,6 +47,7 @@ pub struct Runtime {
     /// The task that makes plans; ends with `stop`.
     planning: TaskTracker,
     group: Arc<Group>,
+    lanes: Arc<LaneThreads>,
     metrics: Arc<Metrics>,
     accepted: TaskTracker,
     next_id: AtomicU64,
@@ -64,13 +67,19 @@ impl Runtime {
         let catalog = Arc::new(catalog);
         let metrics = Arc::new(Metrics::new(&catalog));
         let journeys_max = config.server.journeys_max.get();
-        let places = Arc::new(Semaphore::new(journeys_max));
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
         let seatings: Vec<_> = engines.iter().map(Powered::seating).collect();
         let group = Arc::new(Group::new(&seatings, &config.scheduler));
         drop(seatings);
-        let subservers = Subserver::start_all(engines, bounds, (&group, &places), &metrics, &stop);
+        let lanes = LaneThreads::start(config.sandbox.lane_threads.get()).map_err(StartError::Thread)?;
+        let shared = subserver::Shared {
+            group: Arc::clone(&group),
+            places: Arc::new(Semaphore::new(journeys_max)),
+            metrics: Arc::clone(&metrics),
+            lane: lanes.handle().clone(),
+        };
+        let subservers = Subserver::start_all(engines, bounds, &shared, &stop);
         let subservers = subservers.map_err(StartError::Thread)?;
         let planning = TaskTracker::new();
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&group).make_plans()));
@@ -79,6 +88,7 @@ impl Runtime {
             catalog,
             subservers,
             group,
+            lanes: Arc::new(lanes),
             planning,
             metrics,
             accepted: TaskTracker::new(),
@@ -103,7 +113,7 @@ impl Runtime {
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_page(&self) -> String {
-        self.metrics.render(&self.group.gauges())
+        self.metrics.render(&self.group.gauges(), &policies::gauges(&self.catalog))
     }
 
     /// When models run: what is believed of them, and the plan in force.
@@ -188,6 +198,10 @@ impl Runtime {
             subserver.join().await;
         }
         self.planning.wait().await;
+        let lanes = Arc::clone(&self.lanes);
+        if let Err(error) = tokio::task::spawn_blocking(move || lanes.join()).await {
+            tracing::error!(%error, "the threads of slow policies could not be joined");
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Which policies decide, for those who watch over the server.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use policy::{Descriptor, FailedLoad, Health, HealthState, PolicyFile, Revision};
+use policy::lane::Reason;
+use policy::{Descriptor, FailedLoad, Health, HealthState, Lane, LaneHealth, PolicyFile, Revision};
 use serde_json::{Value, json};
 
 use super::catalog::{Catalog, Route};
+use crate::telemetry::{PolicyGauges, RevisionGauges, RouteGauges};
 
 /// The policy of every route: what it is, which revision serves and how it does.
 pub(super) fn report(catalog: &Catalog) -> Value {
@@ -14,6 +17,29 @@ pub(super) fn report(catalog: &Catalog) -> Value {
         Some(of_route(route, &revision))
     });
     json!({ "routes": routes.collect::<Vec<_>>() })
+}
+
+/// The numbers that a dashboard follows.
+pub(super) fn gauges(catalog: &Catalog) -> PolicyGauges {
+    let mut revisions = BTreeMap::new();
+    let mut routes = Vec::new();
+    for route in catalog.routes.values() {
+        let Some(serving) = route.policy_revision() else { continue };
+        let (policy, revision) = (serving.descriptor().name.clone(), serving.digest().to_string());
+        let file = route.policy_file().map(|file| {
+            let status = file.status();
+            (status.loads, status.failed.is_some())
+        });
+        // A built-in policy decides for many routes, and its calls are counted once.
+        revisions.entry(serving.digest()).or_insert_with(|| RevisionGauges {
+            policy: policy.clone(),
+            revision: revision.clone(),
+            health: serving.health(),
+        });
+        routes.push(RouteGauges { route: route.name.clone(), policy, revision, file });
+    }
+    let compilations = catalog.host.as_ref().map(|host| host.compilations()).unwrap_or_default();
+    PolicyGauges { revisions: revisions.into_values().collect(), routes, compilations }
 }
 
 fn of_route(route: &Route, revision: &Revision) -> Value {
@@ -58,12 +84,43 @@ fn health(health: &Health) -> Value {
         "retry_in_s": retry_in,
         "calls": health.calls,
         "failures": health.failures,
+        "failures_by_cause": health.failures_by_cause,
+        "fallbacks": health.fallbacks,
         "last_error": health.last_error,
         "sessions_restored": health.sessions_restored,
         "sessions_restarted": health.sessions_restarted,
         "instances": health.instances,
         "tenants_apart": health.tenants_apart,
+        "lane": lane(&health.lane),
     })
+}
+
+fn lane(health: &LaneHealth) -> Value {
+    let since = |(_, since): &(Reason, SystemTime)| seconds(*since);
+    let why = |(reason, _): &(Reason, SystemTime)| why(reason);
+    json!({
+        "lane": if health.lane == Lane::Own { "own" } else { "in-step" },
+        "since": health.away.as_ref().map(since),
+        "why": health.away.as_ref().map(why),
+        "slow_tenants": health.tenants,
+        "slow_tenant_since": health.tenant_away.as_ref().map(since),
+        "slow_tenant_why": health.tenant_away.as_ref().map(why),
+        "calls": health.calls,
+        "call_seconds": health.call_time.as_secs_f64(),
+    })
+}
+
+fn why(reason: &Reason) -> String {
+    let us = |time: &Duration| time.as_micros();
+    match reason {
+        Reason::Always => "sandbox.in_step_us is 0".to_owned(),
+        Reason::Rehearsal(time) => format!("calls of its rehearsal took {} us", us(time)),
+        Reason::Call(cost) => {
+            format!("a call took {} us and {} KiB of memory", us(&cost.time), cost.grown >> 10)
+        }
+        Reason::Repeated(time) => format!("several calls were too slow, the last took {} us", us(time)),
+        Reason::Tenants => "several tenants were slow".to_owned(),
+    }
 }
 
 fn file(file: &PolicyFile) -> Value {

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Made, Offer, Role, Sampled, Step};
-use policy::{PolicyError, Session};
+use policy::{Digest, Lane, PolicyError, Revision, Session};
 use scheduler::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answer::Event;
 use super::catalog::{ModelIx, Route};
+use super::lane::LaneHandle;
 use super::share::Seen;
+use super::subserver::Shared;
 use crate::telemetry::Metrics;
 
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
@@ -40,10 +42,20 @@ pub(super) struct Traveller {
     client: mpsc::Sender<Event>,
     pub(super) place: Place,
     metrics: Arc<Metrics>,
+    /// Where its policy is called while it is slow.
+    lane: LaneHandle,
     /// Tokens of the answer that other models than the entry made.
     others: u64,
     /// Handoffs so far.
     handoffs: u64,
+}
+
+/// What follows from news of a journey.
+pub(super) enum Follows {
+    /// This.
+    Settled(Effect),
+    /// What its policy says, which is too slow to be asked inside a step.
+    InLane(Consult),
 }
 
 /// What a policy did wrong.
@@ -61,21 +73,25 @@ impl Traveller {
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
-        metrics: Arc<Metrics>,
+        shared: &Shared,
     ) -> Self {
-        Self { journey, tenant, route, session: None, client, place, metrics, others: 0, handoffs: 0 }
+        let (metrics, lane) = (Arc::clone(&shared.metrics), shared.lane.clone());
+        Self { journey, tenant, route, session: None, client, place, metrics, lane, others: 0, handoffs: 0 }
     }
 
-    /// Gives the journey its policy session, which may choose where it begins, or, if that failed, sends it the
+    /// Gives the journey its session of a revision, which may choose where it begins, or, if that failed, sends it the
     /// fallback's way.
-    pub(super) fn begin(&mut self, session: Option<Result<Session, PolicyError>>) {
-        let begun = match session {
-            None => Ok(()),
-            Some(Ok(session)) => self.enter(session),
-            Some(Err(error)) => Err(Fault::Call(error)),
-        };
-        if let Err(fault) = begun {
-            self.fall_back(&fault);
+    pub(super) fn begin(&mut self, revision: &Revision, session: Result<Session, PolicyError>) {
+        match session {
+            Ok(session) => {
+                if let Err(fault) = self.enter(session) {
+                    self.fall_back(&fault);
+                }
+            }
+            Err(error) => {
+                revision.fell_back();
+                self.fall_back(&Fault::Call(error));
+            }
         }
     }
 
@@ -85,20 +101,28 @@ impl Traveller {
     }
 
     /// What follows from the tokens drawn in a step: the policy is asked unless the journey knows by itself.
-    pub(super) fn advance(&mut self, drawn: impl Iterator<Item = Sampled>) -> Effect {
+    pub(super) fn advance(&mut self, drawn: impl Iterator<Item = Sampled>) -> Follows {
         for sampled in drawn {
             match self.journey.hold(sampled) {
                 Consult::More => {}
-                consult => return self.follow(consult),
+                consult => return self.follow(consult, Lane::InStep),
             }
         }
-        Effect::Decode
+        Follows::Settled(Effect::Decode)
     }
 
     /// What follows from coming to a subserver: what the journey brings may wait for the policy.
-    pub(super) fn arrive(&mut self) -> Effect {
+    pub(super) fn arrive(&mut self) -> Follows {
         let consult = self.journey.arrive();
-        self.follow(consult)
+        self.follow(consult, Lane::InStep)
+    }
+
+    /// Asks the policy outside of any step.
+    pub(super) fn follow_in_lane(&mut self, consult: Consult) -> Effect {
+        match self.follow(consult, Lane::Own) {
+            Follows::Settled(effect) => effect,
+            Follows::InLane(_) => unreachable!("what is in its lane already is not sent there"),
+        }
     }
 
     /// Sends what has been made to the client.
@@ -111,7 +135,7 @@ impl Traveller {
     }
 
     /// The last word to the client.
-    pub(super) fn end(mut self, last: Event) {
+    pub(super) fn end(mut self: Box<Self>, last: Event) {
         // After a failure of the policy nothing is learnt: its tokens are not what the threshold led to.
         if let Some(session) = &self.session {
             let signals = self.journey.take_observed();
@@ -127,6 +151,11 @@ impl Traveller {
         self.client.is_closed()
     }
 
+    /// The revision that decides.
+    pub(super) fn revision(&self) -> Option<Digest> {
+        self.session.as_ref().map(|session| session.revision().digest())
+    }
+
     pub(super) fn id(&self) -> JourneyId {
         self.journey.id()
     }
@@ -137,18 +166,29 @@ impl Traveller {
     }
 
     /// Asks the policy until it has decided. An answer may lead to another question at once, never for ever: the journey
-    /// bounds questions that bring it no further.
-    fn follow(&mut self, mut consult: Consult) -> Effect {
+    /// bounds questions that bring it no further. A policy that is slow, or shows it here, is not asked inside a step.
+    fn follow(&mut self, mut consult: Consult, at: Lane) -> Follows {
         loop {
-            let next = match consult {
-                Consult::Settled(effect) => return effect,
-                Consult::More => return Effect::Decode,
-                Consult::Route(step) => self.route(&step),
-                Consult::Receive(offer) => self.receive(&offer),
+            match consult {
+                Consult::Settled(effect) => return Follows::Settled(effect),
+                Consult::More => return Follows::Settled(Effect::Decode),
+                Consult::Route(_) | Consult::Receive(_) => {}
+            }
+            if at == Lane::InStep && self.is_slow() {
+                return Follows::InLane(consult);
+            }
+            let began = self.session.as_ref().map(Session::began);
+            let next = match &consult {
+                Consult::Route(step) => self.route(step),
+                Consult::Receive(offer) => self.receive(offer),
+                Consult::Settled(_) | Consult::More => Ok(Consult::More),
             };
+            if let Some((session, began)) = self.session.as_ref().zip(began) {
+                session.took(began, at);
+            }
             consult = match next {
                 Ok(next) => next,
-                Err(fault) => return self.fall_back(&fault),
+                Err(fault) => return Follows::Settled(self.fall_back(&fault)),
             };
         }
     }
@@ -157,6 +197,10 @@ impl Traveller {
         let position = self.journey.position();
         let role = self.session.insert(session).enter(position)?;
         Ok(self.journey.enter(role)?)
+    }
+
+    fn is_slow(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.lane() == Lane::Own)
     }
 
     fn route(&mut self, step: &Step) -> Result<Consult, Fault> {
@@ -180,10 +224,15 @@ impl Traveller {
     /// From here on the journey is without a policy; nobody else is touched.
     fn fall_back(&mut self, fault: &Fault) -> Effect {
         tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
-        let session = self.session.take();
         self.metrics.policy_failed();
         self.tell(Event::FellBack { fault: fault.to_string() });
-        self.journey.fall_back(self.route.fallback(session.as_ref().map(|session| &**session.revision())))
+        let revision = self.session.as_ref().map(|session| &**session.revision());
+        let effect = self.journey.fall_back(self.route.fallback(revision));
+        if let Some(session) = self.session.take() {
+            session.fell_back();
+            self.lane.end(session, &self.place);
+        }
+        effect
     }
 
     fn model_of(&self, made: &Made) -> ModelIx {
@@ -195,6 +244,14 @@ impl Traveller {
     fn tell(&self, event: Event) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.client.try_send(event) {
             tracing::error!(journey = %self.id(), "an answer outgrew its channel; please report this");
+        }
+    }
+}
+
+impl Drop for Traveller {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.lane.end(session, &self.place);
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use engine::KvUsage;
 
-use super::SchedulingGauges;
 use super::page::{Family, Named, Page};
+use super::{PolicyGauges, SchedulingGauges};
 use crate::runtime::{Catalog, Event, ModelIx};
 
 /// All metrics of a runtime.
@@ -98,7 +98,7 @@ impl Metrics {
 
     /// The Prometheus text format.
     #[must_use]
-    pub fn render(&self, scheduling: &SchedulingGauges) -> String {
+    pub fn render(&self, scheduling: &SchedulingGauges, policies: &PolicyGauges) -> String {
         let mut page = Page::default();
         page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
         page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
@@ -115,6 +115,7 @@ impl Metrics {
         page.single(&FAILED, self.failed.load(Relaxed));
         page.single(&CANCELLED, self.cancelled.load(Relaxed));
         page.single(&POLICY_FAILURES, self.policy_failures.load(Relaxed));
+        policies.render(&mut page);
         scheduling.render(&mut page);
         page.text()
     }

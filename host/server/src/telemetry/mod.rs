@@ -2,7 +2,9 @@
 
 mod metrics;
 mod page;
+mod policies;
 mod scheduling;
 
 pub use metrics::{Metrics, Waiting};
+pub use policies::{PolicyGauges, RevisionGauges, RouteGauges};
 pub use scheduling::{ModelGauges, SchedulingGauges};

@@ -24,6 +24,9 @@ pub enum RoutingError {
     /// The route is not there.
     #[error(transparent)]
     Route(#[from] NoSuchRoute),
+    /// The configuration has not the route that is measured.
+    #[error("the configuration has no route {0:?}")]
+    NoRoute(&'static str),
     /// A question cannot be written in tokens.
     #[error("writing a question in tokens")]
     Prompt(#[from] EngineError),
@@ -55,14 +58,14 @@ pub enum RoutingError {
 }
 
 /// An open connection.
-pub(super) struct Connection {
+pub(in crate::bench) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// Moves the bytes; ends with this.
     _mover: JoinSet<()>,
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> Result<Self, RoutingError> {
+    pub(in crate::bench) async fn open(address: SocketAddr) -> Result<Self, RoutingError> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -94,7 +97,7 @@ impl Connection {
     }
 
     /// Sends a JSON body; the whole answer.
-    pub(super) async fn ask(&mut self, path: &str, body: &Value) -> Result<Bytes, RoutingError> {
+    pub(in crate::bench) async fn ask(&mut self, path: &str, body: &Value) -> Result<Bytes, RoutingError> {
         Ok(self.post(path, body).await?.collect().await?.to_bytes())
     }
 }

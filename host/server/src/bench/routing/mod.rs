@@ -25,7 +25,8 @@ pub use report::{Report, Row};
 use crate::bench::quality::Question;
 use crate::config::{Config, Scheduling};
 use clients::Load;
-use served::Served;
+pub(super) use connection::Connection;
+pub(super) use served::{Served, started};
 
 /// What to measure.
 #[derive(Clone, Debug)]

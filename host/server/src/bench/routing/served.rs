@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::http::{self, HttpSettings};
 use crate::runtime::{Route, Runtime, StartError};
 
-pub(super) struct Served {
+pub(in crate::bench) struct Served {
     runtime: Arc<Runtime>,
     address: SocketAddr,
     shutdown: CancellationToken,
@@ -24,13 +24,13 @@ pub(super) struct Served {
 pub(super) type Steps = Vec<(u64, u64)>;
 
 /// All of a server but HTTP. Loading takes long, so not on a thread that others wait for.
-pub(super) async fn started(config: Config) -> Result<Runtime, RoutingError> {
+pub(in crate::bench) async fn started(config: Config) -> Result<Runtime, RoutingError> {
     let started = tokio::task::spawn_blocking(move || Runtime::start(&config, &mut ())).await?;
     Ok(started.map_err(|error: StartError| Box::new(error))?)
 }
 
 impl Served {
-    pub(super) async fn start(config: Config) -> Result<Self, RoutingError> {
+    pub(in crate::bench) async fn start(config: Config) -> Result<Self, RoutingError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let mut settings = HttpSettings::new(&config.server);
@@ -43,11 +43,11 @@ impl Served {
         Ok(Self { runtime, address, shutdown, serving })
     }
 
-    pub(super) fn runtime(&self) -> &Runtime {
+    pub(in crate::bench) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::bench) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -63,7 +63,7 @@ impl Served {
         self.steps(route).into_iter().zip(since).map(rows).collect()
     }
 
-    pub(super) async fn stop(self) {
+    pub(in crate::bench) async fn stop(self) {
         self.shutdown.cancel();
         if let Err(error) = self.serving.await {
             tracing::error!(%error, "the server of the benchmark ended badly");

@@ -2,8 +2,10 @@
 
 mod decode;
 mod device;
+mod isolation;
 mod policy;
 mod quality;
+mod reload;
 mod routing;
 mod scheduler;
 
@@ -13,8 +15,10 @@ use clap::Subcommand;
 
 pub(super) use decode::{Decode, decode};
 pub(super) use device::{Device, device};
+pub(super) use isolation::{Isolation, isolation};
 pub(super) use policy::{Policy, measure as measure_policies, policy};
 pub(super) use quality::{Quality, quality};
+pub(super) use reload::{Reload, reload};
 pub(super) use routing::{Routing, routing};
 pub(super) use scheduler::{Scheduler, scheduler};
 
@@ -29,7 +33,9 @@ Examples:
   tokenrouter bench decode --quick
   tokenrouter bench policy
   tokenrouter bench scheduler --reference
-  tokenrouter bench routing")]
+  tokenrouter bench routing
+  tokenrouter bench isolation
+  tokenrouter bench reload --seconds 60")]
 pub(super) enum Bench {
     /// Accuracy against the share of tokens from the large model, for every policy.
     Quality(Quality),
@@ -43,6 +49,10 @@ pub(super) enum Bench {
     Scheduler(Scheduler),
     /// The whole server in every mode of scheduling, and beside it a dispatcher over ordinary servers.
     Routing(Routing),
+    /// Whether one tenant's policy, hostile or not, holds up another tenant's tokens.
+    Isolation(Isolation),
+    /// A policy file saved once a second under load: failures, time until it serves, memory.
+    Reload(Reload),
 }
 
 fn positive(text: &str) -> Result<f64, String> {

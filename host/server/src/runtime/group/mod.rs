@@ -152,6 +152,11 @@ impl Group {
         self.plan_if_due(&conductor);
     }
 
+    /// What became of a row of an earlier step whose journey was gone from the group since then.
+    pub(super) fn decided(&self, member: Member, fate: Fate) {
+        self.lock().decided(member, fate);
+    }
+
     /// A step came to nothing; its rows are ready again.
     pub(super) fn failed(&self, member: Member, rows: &[Share]) {
         let now = self.now_s();
@@ -171,8 +176,9 @@ impl Group {
                 tracing::error!("making a plan panicked; the last one stays in force");
                 continue;
             };
-            self.adopt(plan);
+            // Counted first: whoever sees the plan sees it counted.
             self.plans.fetch_add(1, Ordering::Relaxed);
+            self.adopt(plan);
             tokio::time::sleep(PLANS_APART.max(REST * begun.elapsed())).await;
         }
     }

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use journey::{Journey, Request};
-use policy::{PolicyError, Session, Start};
-use tokio::sync::{Semaphore, mpsc};
+use policy::{Lane, Revision, Start};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inbound, Submission};
+use super::{Inbound, Shared, Submission};
 use crate::runtime::group::Inbox;
 use crate::runtime::traveller::{Place, Traveller};
-use crate::telemetry::Metrics;
 
 pub(super) async fn run(
     mut submitted: mpsc::Receiver<Submission>,
-    places: Arc<Semaphore>,
     inboxes: Arc<[Inbox<Inbound>]>,
-    metrics: Arc<Metrics>,
+    shared: Shared,
     stop: CancellationToken,
 ) {
     loop {
@@ -25,40 +23,41 @@ pub(super) async fn run(
             submission = submitted.recv() => submission,
         };
         let Some(submission) = submission else { return };
-        admit(submission, &places, &inboxes, &metrics).await;
+        admit(submission, &inboxes, &shared).await;
     }
 }
 
 /// Waits for a place, unless the client goes first.
-async fn admit(
-    submission: Submission,
-    places: &Arc<Semaphore>,
-    inboxes: &[Inbox<Inbound>],
-    metrics: &Arc<Metrics>,
-) {
-    let waiting = metrics.waiting();
+async fn admit(submission: Submission, inboxes: &Arc<[Inbox<Inbound>]>, shared: &Shared) {
+    let waiting = shared.metrics.waiting();
     let place = tokio::select! {
         () = submission.client.closed() => return,
-        place = Arc::clone(places).acquire_owned() => place,
+        place = Arc::clone(&shared.places).acquire_owned() => place,
     };
     drop(waiting);
     let Ok(permit) = place else { return };
-    let session = open_session(&submission);
+    let begin = start(&submission);
     let Submission { id, tenant, request, route, client, accepted, .. } = submission;
     let journey = Journey::new(id, request);
     let place = Place::new(permit, accepted);
-    let mut traveller = Traveller::new((journey, tenant), route, client, place, Arc::clone(metrics));
-    traveller.begin(session);
+    let mut traveller = Box::new(Traveller::new((journey, tenant), route, client, place, shared));
+    if let Some((revision, start)) = begin {
+        if revision.lane(tenant.0) == Lane::Own {
+            return shared.lane.begin(traveller, revision, start, inboxes);
+        }
+        traveller.begin(&revision, revision.session(start));
+    }
     // Usually this loop's own model; a policy, or the fallback of one that failed, may choose another.
     let inbox = &inboxes[traveller.here().index()];
-    if inbox.send(Inbound::Arrive(Box::new(traveller))).await.is_err() {
+    if inbox.send(Inbound::Arrive(traveller)).await.is_err() {
         tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");
     }
 }
 
-fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>> {
+/// The revision that decides, and what its session begins with; none for a single model.
+fn start(submission: &Submission) -> Option<(Arc<Revision>, Start)> {
     let (revision, settings) = submission.decider.as_ref()?;
-    Some(revision.session(Start {
+    let start = Start {
         journey: submission.id,
         tenant: submission.tenant.0,
         models: Arc::clone(&submission.route.model_infos),
@@ -67,7 +66,8 @@ fn open_session(submission: &Submission) -> Option<Result<Session, PolicyError>>
         max_tokens: submission.request.max_tokens as u32,
         prompt: end_of_prompt(&submission.request, revision.descriptor().prompt),
         seed: submission.request.seed,
-    }))
+    };
+    Some((Arc::clone(revision), start))
 }
 
 /// At most the last so many bytes of a prompt's text, cut at a character.

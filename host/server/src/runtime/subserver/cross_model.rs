@@ -21,6 +21,11 @@ impl Outgoing {
         Self { here, peers, messages: Vec::new() }
     }
 
+    /// The way back into the loop that this belongs to.
+    pub(super) fn own_inbox(&self) -> &Inbox<Inbound> {
+        &self.peers[self.here.index()]
+    }
+
     /// For a peer, with the next [`Self::send`].
     pub(super) fn add(&mut self, to: ModelIx, message: Inbound) {
         self.messages.push((to, message));

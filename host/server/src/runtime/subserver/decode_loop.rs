@@ -3,30 +3,27 @@
 //! It runs on a thread of its own, because a step is pure computation. Between two steps it takes in what has arrived,
 //! lets go of journeys whose client has left, and asks the scheduler for the next batch.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use engine::{Engine, EngineError, Row};
-use journey::{Draw, Effect, Journey, JourneyId, Sampled};
+use journey::{Consult, Draw, Effect, Journey, JourneyId, Sampled};
 use scheduler::conductor::Fate;
 use scheduler::law::Load;
 use scheduler::memory::{Aside, Relief};
 use scheduler::{Scheduler, Share, Turn};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::cross_model::Outgoing;
-use super::{Inbound, Powered};
+use super::thread::panic_message;
+use super::{Decided, Inbound, Powered, Shared};
 use crate::runtime::answer::Event;
 use crate::runtime::catalog::ModelIx;
 use crate::runtime::group::{Group, Next};
-use crate::runtime::traveller::Traveller;
+use crate::runtime::lane::{LaneHandle, Source};
+use crate::runtime::traveller::{Follows, Traveller};
 use crate::telemetry::Metrics;
 
 pub(super) struct DecodeLoop {
@@ -45,6 +42,8 @@ pub(super) struct DecodeLoop {
     parked: BTreeSet<JourneyId>,
     inbox: mpsc::Receiver<Inbound>,
     outgoing: Outgoing,
+    /// Where slow policies are called.
+    lane: LaneHandle,
     metrics: Arc<Metrics>,
     stopped: bool,
 }
@@ -54,11 +53,11 @@ impl DecodeLoop {
         powered: Powered,
         inbox: mpsc::Receiver<Inbound>,
         outgoing: Outgoing,
-        (here, group, metrics): (ModelIx, &Arc<Group>, &Arc<Metrics>),
+        (here, shared): (ModelIx, &Shared),
     ) -> Self {
         Self {
             here,
-            group: Arc::clone(group),
+            group: Arc::clone(&shared.group),
             engine: powered.engine,
             scheduler: Scheduler::new(powered.limits),
             residents: BTreeMap::new(),
@@ -67,12 +66,14 @@ impl DecodeLoop {
             parked: BTreeSet::new(),
             inbox,
             outgoing,
-            metrics: Arc::clone(metrics),
+            metrics: Arc::clone(&shared.metrics),
+            lane: shared.lane.clone(),
             stopped: false,
         }
     }
 
-    fn run(&mut self) {
+    /// Steps until it is told to stop.
+    pub(super) fn run(&mut self) {
         while self.take_in() {
             self.drop_the_gone();
             self.bring_back();
@@ -85,7 +86,12 @@ impl DecodeLoop {
             }
         }
         for (_, traveller) in std::mem::take(&mut self.residents) {
-            traveller.end(Event::Failed { message: "the server is shutting down".to_owned() });
+            Inbound::Arrive(traveller).give_up();
+        }
+        // Nobody can put a message in any more that nobody takes out.
+        self.inbox.close();
+        while let Ok(late) = self.inbox.try_recv() {
+            late.give_up();
         }
         self.metrics.set_journeys(self.here, 0, 0, self.engine.kv());
     }
@@ -103,16 +109,15 @@ impl DecodeLoop {
 
     fn handle(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Arrive(mut traveller) => {
-                self.parked.remove(&traveller.id());
-                let effect = traveller.arrive();
-                let (id, visit_left) = (traveller.id(), traveller.journey.visit_left());
-                let visit = (self.here.member(), visit_left);
-                match effect {
-                    Effect::Decode => self.group.arrived(id, visit, traveller.route.bounds),
-                    Effect::Leave { .. } | Effect::Finish(_) => self.group.gone(id),
+            Inbound::Arrive(mut traveller) => match traveller.arrive() {
+                Follows::Settled(effect) => self.settle(traveller, effect),
+                Follows::InLane(consult) => self.ask_in_lane(traveller, (consult, Source::Arrival)),
+            },
+            Inbound::Decided(traveller, Decided { effect, token }) => {
+                if let Some(token) = token {
+                    self.group.decided(self.here.member(), fate(&traveller, effect, token));
                 }
-                self.perform(traveller, effect);
+                self.settle(traveller, effect);
             }
             Inbound::Release(journey, place) => {
                 self.parked.remove(&journey);
@@ -124,17 +129,48 @@ impl DecodeLoop {
         }
     }
 
+    /// A journey is here, and this is what follows.
+    fn settle(&mut self, traveller: Box<Traveller>, effect: Effect) {
+        let (id, visit_left) = (traveller.id(), traveller.journey.visit_left());
+        self.parked.remove(&id);
+        if traveller.is_gone() {
+            return self.cancel(&traveller);
+        }
+        let visit = (self.here.member(), visit_left);
+        match effect {
+            Effect::Decode => self.group.arrived(id, visit, traveller.route.bounds),
+            Effect::Leave { .. } | Effect::Finish(_) => self.group.gone(id),
+        }
+        self.perform(traveller, effect);
+    }
+
+    /// The journey leaves the batch until its policy has answered, as if for another model: it counts as away, so its KV
+    /// may be taken if there is no other.
+    fn ask_in_lane(&mut self, mut traveller: Box<Traveller>, ask: (Consult, Source)) {
+        traveller.emit();
+        let id = traveller.id();
+        self.scheduler.remove(id);
+        self.group.gone(id);
+        self.parked.insert(id);
+        self.engine.park(id);
+        self.lane.ask(traveller, ask, self.outgoing.own_inbox());
+    }
+
     /// One look at an atomic per resident and step; a cancelled journey is gone before the next step.
     fn drop_the_gone(&mut self) {
         let gone: Vec<JourneyId> =
             self.residents.iter().filter(|(_, traveller)| traveller.is_gone()).map(|(&id, _)| id).collect();
         for id in gone {
             if let Some(traveller) = self.residents.remove(&id) {
-                tracing::debug!(journey = %id, "the client has gone");
-                self.let_go(&traveller);
-                self.metrics.journey_cancelled();
+                self.cancel(&traveller);
             }
         }
+    }
+
+    fn cancel(&mut self, traveller: &Traveller) {
+        tracing::debug!(journey = %traveller.id(), "the client has gone");
+        self.let_go(traveller);
+        self.metrics.journey_cancelled();
     }
 
     /// Tries one of those that go without memory again, once there may be some.
@@ -207,16 +243,19 @@ impl DecodeLoop {
         let mut traveller = self.residents.remove(&share.journey)?;
         traveller.journey.fed(share.tokens);
         let before = traveller.journey.position();
-        let effect = traveller.advance(&mut drawn);
+        let follows = traveller.advance(&mut drawn);
         // What nobody waited for is not the next row's.
         let left = drawn.count();
         debug_assert_eq!(left, 0, "draws that nobody waited for");
-        let token = traveller.journey.position() > before;
-        let fate = match effect {
-            Effect::Decode => Fate::Stays { token },
-            Effect::Leave { to } => Fate::Leaves { to: traveller.route.models[to.index()].member(), token },
-            Effect::Finish(_) => Fate::Ends { token },
+        let effect = match follows {
+            Follows::Settled(effect) => effect,
+            Follows::InLane(consult) => {
+                self.ask_in_lane(traveller, (consult, Source::Draw));
+                return None;
+            }
         };
+        let token = traveller.journey.position() > before;
+        let fate = fate(&traveller, effect, token);
         self.perform(traveller, effect);
         Some(fate)
     }
@@ -311,6 +350,15 @@ impl DecodeLoop {
     }
 }
 
+/// What becomes of a row, as its scheduling is told.
+fn fate(traveller: &Traveller, effect: Effect, token: bool) -> Fate {
+    match effect {
+        Effect::Decode => Fate::Stays { token },
+        Effect::Leave { to } => Fate::Leaves { to: traveller.route.models[to.index()].member(), token },
+        Effect::Finish(_) => Fate::Ends { token },
+    }
+}
+
 /// The rows of the next step, and what it carries.
 fn choose(scheduler: &mut Scheduler, residents: &BTreeMap<JourneyId, Box<Traveller>>) -> (Vec<Share>, Load) {
     let Turn::Run(shares) = scheduler.next_turn() else { return (Vec::new(), Load::default()) };
@@ -334,33 +382,4 @@ fn row<'a>(traveller: &'a Traveller, share: Share, draws: &'a [Draw<'a>]) -> Row
     let (from, pending) = traveller.journey.pending();
     let salt = traveller.tenant.0;
     Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
-}
-
-/// Runs a decode loop on a named thread; the future ends with the thread.
-pub(super) fn on_its_thread(
-    name: &str,
-    mut decode: DecodeLoop,
-    alive: Arc<AtomicBool>,
-) -> io::Result<impl Future<Output = ()> + use<>> {
-    let (ended, when_ended) = oneshot::channel::<()>();
-    let handle = thread::Builder::new().name(format!("decode-{name}")).spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| decode.run()));
-        alive.store(false, Ordering::Release);
-        drop(ended);
-        if let Err(panic) = outcome {
-            tracing::error!(message = panic_message(panic.as_ref()), "a decode loop panicked");
-        }
-    })?;
-    Ok(async move {
-        // The sender is never used: its drop is the signal.
-        drop(when_ended.await);
-        if handle.join().is_err() {
-            tracing::error!("a decode thread could not be joined");
-        }
-    })
 }

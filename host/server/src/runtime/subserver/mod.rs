@@ -7,22 +7,24 @@
 mod client_loop;
 mod cross_model;
 mod decode_loop;
+mod thread;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Engine;
-use journey::{JourneyId, Request};
+use journey::{Effect, JourneyId, Request};
 use policy::{Revision, Settings};
 use scheduler::{Member, Tenant};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Event, SubmitError};
+use super::answer::{Event, SHUTTING_DOWN, SubmitError};
 use super::catalog::{ModelIx, Route};
 use super::group::{Group, Inbox, Seating};
+use super::lane::LaneHandle;
 use super::traveller::{Accepted, Place, Traveller};
 use crate::telemetry::Metrics;
 use cross_model::Outgoing;
@@ -41,13 +43,46 @@ pub(super) struct Submission {
 }
 
 /// What a decode loop is told.
-enum Inbound {
+pub(super) enum Inbound {
     /// A journey comes: a new one, or one handed over by a peer.
     Arrive(Box<Traveller>),
+    /// A journey comes back from its policy's own lane.
+    Decided(Box<Traveller>, Decided),
     /// A journey that was here has ended elsewhere; its parked KV goes.
     Release(JourneyId, Place),
     /// No more steps.
     Stop,
+}
+
+/// What a policy's own lane brings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    /// What follows.
+    pub(super) effect: Effect,
+    /// Whether the token that was drawn stays; `None` where it was not asked about one.
+    pub(super) token: Option<bool>,
+}
+
+impl Inbound {
+    /// Nobody takes it in any more: a journey in it ends.
+    pub(super) fn give_up(self) {
+        match self {
+            Self::Arrive(traveller) | Self::Decided(traveller, _) => {
+                traveller.end(Event::Failed { message: SHUTTING_DOWN.to_owned() });
+            }
+            Self::Release(..) | Self::Stop => {}
+        }
+    }
+}
+
+/// What all subservers share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) group: Arc<Group>,
+    /// Places of journeys.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) lane: LaneHandle,
 }
 
 /// Capacities.
@@ -95,13 +130,12 @@ impl Subserver {
     pub(super) fn start_all(
         engines: Vec<Powered>,
         bounds: Bounds,
-        (group, places): (&Arc<Group>, &Arc<Semaphore>),
-        metrics: &Arc<Metrics>,
+        shared: &Shared,
         stop: &CancellationToken,
     ) -> io::Result<Vec<Self>> {
         // One message per journey at most, and the one that stops the loop.
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..engines.len())
-            .map(|at| Inbox::new(bounds.journeys_max + 1, Arc::clone(group.bell(Member(at)))))
+            .map(|at| Inbox::new(bounds.journeys_max + 1, Arc::clone(shared.group.bell(Member(at)))))
             .unzip();
         let peers: Arc<[Inbox<Inbound>]> = inboxes.into();
         let mut subservers = Vec::new();
@@ -112,16 +146,10 @@ impl Subserver {
             let name = powered.name.clone();
             let alive = Arc::new(AtomicBool::new(true));
             let outgoing = Outgoing::new(here, Arc::clone(&peers));
-            let decode = DecodeLoop::new(powered, inbox, outgoing, (here, group, metrics));
-            loops.spawn(client_loop::run(
-                submitted,
-                Arc::clone(places),
-                Arc::clone(&peers),
-                Arc::clone(metrics),
-                stop.clone(),
-            ));
+            let decode = DecodeLoop::new(powered, inbox, outgoing, (here, shared));
+            loops.spawn(client_loop::run(submitted, Arc::clone(&peers), shared.clone(), stop.clone()));
             loops.spawn(stop_when_told(stop.clone(), peers[ix].clone()));
-            loops.spawn(decode_loop::on_its_thread(&name, decode, Arc::clone(&alive))?);
+            loops.spawn(thread::on_its_thread(&name, decode, Arc::clone(&alive))?);
             subservers.push(Self {
                 submissions,
                 queue_max: bounds.queue_max,
