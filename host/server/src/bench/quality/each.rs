@@ -22,17 +22,19 @@ pub struct Reached {
     pub tokens_per_s: f64,
 }
 
-/// One row for each model and each route.
-#[derive(Clone, Debug)]
+/// One row for each model and each route that could be measured.
+#[derive(Debug)]
 pub struct Each {
     rows: Vec<Reached>,
     problems: usize,
+    /// Why the others could not: what was measured before and after is not lost.
+    pub failed: Vec<BenchError>,
 }
 
 /// Asks all problems of every model and every route. `large` is the model whose share of tokens is told.
 ///
 /// # Errors
-/// [`BenchError`]: there is no such model, or a request failed.
+/// [`BenchError::NoModel`].
 pub async fn each(
     runtime: &Runtime,
     plan: &Plan,
@@ -44,9 +46,15 @@ pub async fn each(
         return Err(BenchError::NoModel { model: large.to_owned() });
     }
     let mut asker = Asker::new(runtime, plan, progress);
-    let mut rows = Vec::with_capacity(catalog.routes.len());
+    let (mut rows, mut failed) = (Vec::with_capacity(catalog.routes.len()), Vec::new());
     for (name, route) in &catalog.routes {
-        let answers = asker.ask(name).await?;
+        let answers = match asker.ask(name).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
         let policy = route.policy_revision().map(|revision| revision.descriptor().name.clone());
         let role = route.model_names.iter().position(|model| model == large);
         rows.push(Reached {
@@ -59,7 +67,7 @@ pub async fn each(
     }
     // Models first.
     rows.sort_by_key(|row| row.policy.is_some());
-    Ok(Each { rows, problems: plan.questions.len() })
+    Ok(Each { rows, problems: plan.questions.len(), failed })
 }
 
 /// Answers tell the entry model's tokens from all others'.

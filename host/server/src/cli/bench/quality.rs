@@ -105,7 +105,7 @@ async fn each(
     if let Some(file) = &args.json {
         save(file, &format!("{:#}\n", each.json()), terminal)?;
     }
-    Ok(())
+    each.failed.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn show(report: &Report, elapsed: Duration, terminal: &Terminal) -> Result<(), CliError> {
