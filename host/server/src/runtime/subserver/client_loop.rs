@@ -44,10 +44,11 @@ async fn admit(
     drop(waiting);
     let Ok(permit) = place else { return };
     let session = open_session(&submission);
-    let Submission { id, tenant, request, route, client, accepted, .. } = submission;
+    let Submission { id, tenant, mut bill, request, route, client, accepted, .. } = submission;
+    bill.add(request.prompt.len());
     let journey = Journey::new(id, request);
     let place = Place::new(permit, accepted);
-    let mut traveller = Traveller::new((journey, tenant), route, client, place, Arc::clone(metrics));
+    let mut traveller = Traveller::new((journey, tenant, bill), route, client, place, Arc::clone(metrics));
     traveller.begin(session);
     // Usually this loop's own model; a policy, or the fallback of one that failed, may choose another.
     let inbox = &inboxes[traveller.here().index()];

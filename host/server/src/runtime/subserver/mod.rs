@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{Event, SubmitError};
+use super::bill::Bill;
 use super::catalog::{ModelIx, Route};
 use super::group::{Group, Inbox, Seating};
 use super::traveller::{Accepted, Place, Traveller};
@@ -32,6 +33,7 @@ use decode_loop::DecodeLoop;
 pub(super) struct Submission {
     pub(super) id: JourneyId,
     pub(super) tenant: Tenant,
+    pub(super) bill: Bill,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
