@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use clock::Clock;
 pub use listen::serve;
+pub(crate) use random::secret;
 
 use crate::config::Config;
 use crate::runtime::Runtime;
