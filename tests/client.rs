@@ -56,7 +56,8 @@ impl Reply {
 pub struct Events {
     /// HTTP status.
     pub status: u16,
-    headers: HeaderMap,
+    /// Its headers.
+    pub headers: HeaderMap,
     body: Incoming,
     buffer: String,
     ready: VecDeque<String>,
@@ -65,8 +66,8 @@ pub struct Events {
 }
 
 impl Events {
-    pub(crate) async fn open(address: SocketAddr, path: &str, body: &Value) -> Self {
-        let response = send(address, request("POST", path, body.to_string())).await;
+    pub(crate) async fn open(address: SocketAddr, key: Option<&str>, path: &str, body: &Value) -> Self {
+        let response = send(address, with_key(request("POST", path, body.to_string()), key)).await;
         let (parts, body) = response.into_parts();
         let status = parts.status.as_u16();
         let headers = parts.headers;
@@ -135,11 +136,21 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Reply {
     Reply::read(send(address, request("GET", path, Vec::new())).await).await
 }
 
-pub(crate) async fn post_as(address: SocketAddr, key: &str, path: &str, body: impl Into<Vec<u8>>) -> Reply {
-    let mut request = request("POST", path, body);
-    let bearer = format!("Bearer {key}").parse().expect("a header's value");
-    request.headers_mut().insert("authorization", bearer);
-    Reply::read(send(address, request).await).await
+pub(crate) async fn ask(
+    address: SocketAddr,
+    key: Option<&str>,
+    (method, path): (&str, &str),
+    body: &str,
+) -> Reply {
+    Reply::read(send(address, with_key(request(method, path, body), key)).await).await
+}
+
+fn with_key(mut request: Request<Full<Bytes>>, key: Option<&str>) -> Request<Full<Bytes>> {
+    if let Some(key) = key {
+        let bearer = format!("Bearer {key}").parse().expect("a header's value");
+        request.headers_mut().insert("authorization", bearer);
+    }
+    request
 }
 
 pub(crate) async fn post(address: SocketAddr, path: &str, body: impl Into<Vec<u8>>) -> Reply {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Events, Reply, get, post, post_as};
+use crate::client::{Events, Reply, ask, get, post};
 
 /// A running server. Dropping it shuts it down and waits for its end.
 pub struct Server {
@@ -48,7 +48,7 @@ impl Server {
     #[must_use]
     pub fn start_with(config: &str, change: impl FnOnce(&mut HttpSettings)) -> Self {
         let config = Config::parse(config, Path::new("")).expect("a valid configuration");
-        let mut settings = HttpSettings::new(&config.server);
+        let mut settings = HttpSettings::new(&config);
         change(&mut settings);
         let shutdown = CancellationToken::new();
         let (started, when_started) = oneshot::channel();
@@ -93,7 +93,12 @@ impl Server {
 
     /// `POST path` with a JSON body and an API key.
     pub async fn post_as(&self, key: &str, path: &str, body: &Value) -> Reply {
-        post_as(self.address, key, path, body.to_string()).await
+        self.ask(Some(key), "POST", path, &body.to_string()).await
+    }
+
+    /// Any method and body, with an API key or without.
+    pub async fn ask(&self, key: Option<&str>, method: &str, path: &str, body: &str) -> Reply {
+        ask(self.address, key, (method, path), body).await
     }
 
     /// `POST path` with any body.
@@ -106,9 +111,17 @@ impl Server {
     /// # Panics
     /// If the body is no object.
     pub async fn stream(&self, path: &str, body: &Value) -> Events {
+        self.stream_as(None, path, body).await
+    }
+
+    /// As [`Self::stream`], with an API key or without.
+    ///
+    /// # Panics
+    /// If the body is no object.
+    pub async fn stream_as(&self, key: Option<&str>, path: &str, body: &Value) -> Events {
         let mut body = body.clone();
         body["stream"] = Value::Bool(true);
-        Events::open(self.address, path, &body).await
+        Events::open(self.address, key, path, &body).await
     }
 }
 

@@ -27,5 +27,5 @@ pub mod table;
 
 pub use key::{KeyId, KeyRecord, Scope};
 pub use keyring::{Caller, Denied, Keyring};
-pub use quota::{Ask, Ledger, Quotas, Refused, Reservation};
-pub use table::Table;
+pub use quota::{Ask, Ledger, Level, Quotas, Refused, Reservation};
+pub use table::{Table, TableKey, TableScope};

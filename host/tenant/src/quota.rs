@@ -61,7 +61,7 @@ pub enum Quota {
 #[non_exhaustive]
 pub enum Refused {
     /// It fits later.
-    #[error("the quota of {limit} {} is used up; ask again in {retry_after:?}", quota.unit())]
+    #[error("the quota of {limit} {} is used up; ask again in {} s", quota.unit(), whole_seconds(*retry_after))]
     Exceeded {
         /// The quota that takes longest.
         quota: Quota,
@@ -80,6 +80,17 @@ pub enum Refused {
         /// What was asked.
         asked: u64,
     },
+}
+
+/// Where a quota of a minute stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Its size.
+    pub limit: u64,
+    /// What is left of it.
+    pub left: u64,
+    /// When all of it is there again, if nobody asks and what runs now ends now.
+    pub whole_in: Duration,
 }
 
 /// What a request holds until it is settled. One that is dropped instead counts for ever, so whoever runs the request
@@ -183,6 +194,16 @@ impl Ledger {
         self.tokens_held + self.tokens.sum()
     }
 
+    /// Where requests and tokens a minute stand; nothing where there is no bound.
+    pub fn levels(&mut self, now: Duration) -> [Option<Level>; 2] {
+        self.requests.advance(now);
+        self.tokens.advance(now);
+        [
+            Level::of(self.quotas.requests_per_minute, 0, &self.requests),
+            Level::of(self.quotas.tokens_per_minute, self.tokens_held, &self.tokens),
+        ]
+    }
+
     /// Why an ask does not fit, if it does not: never, or else the quota that takes longest.
     fn refusal(&self, ask: Ask) -> Option<Refused> {
         let uses = self.uses(ask);
@@ -218,6 +239,21 @@ impl Ledger {
             Use { quota: Quota::Journeys, limit, asked: journeys, held, window: None },
         ]
     }
+}
+
+impl Level {
+    fn of(limit: Option<NonZeroU64>, held: u64, window: &Window) -> Option<Self> {
+        let limit = limit?.get();
+        let settled = window.sum();
+        let remembered = Some(settled).filter(|settled| *settled > 0).and_then(|all| window.until_freed(all));
+        let whole_in = if held > 0 { window::MOST } else { remembered.unwrap_or_default() };
+        Some(Self { limit, left: limit.saturating_sub(held.saturating_add(settled)), whole_in })
+    }
+}
+
+/// A time in whole seconds, after which it is over.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// One quota and what an ask would add to it.
@@ -280,6 +316,22 @@ mod tests {
             [false, true],
             "the request is remembered"
         );
+    }
+
+    #[test]
+    fn levels_tell_what_is_left_and_when_it_is_whole() {
+        let minute = NonZeroU64::new(100);
+        let quotas = Quotas { requests_per_minute: minute, tokens_per_minute: minute, journeys: None };
+        let mut ledger = Ledger::new(quotas);
+        let at = Duration::from_secs;
+        let level = |left, whole_in| Some(Level { limit: 100, left, whole_in: at(whole_in) });
+        assert_eq!(ledger.levels(at(0)), [level(100, 0), level(100, 0)]);
+        let one = ledger.reserve(ask(1, 80), at(10)).unwrap();
+        assert_eq!(ledger.levels(at(20)), [level(99, 51), level(20, 61)]);
+        ledger.settle(one, 30, at(30));
+        assert_eq!(ledger.levels(at(40)), [level(99, 31), level(70, 51)]);
+        assert_eq!(ledger.levels(at(91)), [level(100, 0), level(100, 0)]);
+        assert_eq!(journeys(1).levels(at(0)), [None, None]);
     }
 
     #[test]

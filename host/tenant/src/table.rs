@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use crate::key::{KeyId, KeyRecord, Scope, SecretDigest};
 use crate::quota::Quotas;
 
 /// `[tenants.NAME]`
@@ -21,12 +22,68 @@ pub struct Table {
     pub priority: u8,
     /// Its part of a busy model, relative to other tenants of its priority. Default 1.
     pub share: NonZeroU32,
+    /// Keys that are written beside the settings, as `tokenrouter key new` prints them. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<TableKey>,
+}
+
+/// One of `keys`: a [`KeyRecord`] whose tenant is the table that it stands in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableKey {
+    /// Its name.
+    pub id: KeyId,
+    /// SHA-256 of the secret.
+    pub digest: SecretDigest,
+    /// What it opens. Default `tenant`.
+    #[serde(default)]
+    pub scope: TableScope,
+    /// When it was made, seconds since 1970. Nothing depends on it.
+    #[serde(default)]
+    pub created_unix_s: u64,
+    /// From when on it opens nothing, seconds since 1970. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
+    /// When it was revoked, seconds since 1970; it opens nothing, whatever the time. Default: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_unix_s: Option<u64>,
+}
+
+/// What a key of a table opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableScope {
+    /// What this tenant may do.
+    #[default]
+    Tenant,
+    /// That, and everything that is for those who run the server.
+    Admin,
+}
+
+impl TableKey {
+    /// The record of a key that stands in this tenant's table.
+    #[must_use]
+    pub fn record(&self, tenant: &str) -> KeyRecord {
+        let scope = match self.scope {
+            TableScope::Tenant => Scope::Tenant(tenant.to_owned()),
+            TableScope::Admin => Scope::Admin,
+        };
+        let Self { id, digest, created_unix_s, expires_unix_s, revoked_unix_s, .. } = *self;
+        KeyRecord { id, digest, scope, created_unix_s, expires_unix_s, revoked_unix_s }
+    }
 }
 
 impl Default for Table {
     fn default() -> Self {
         let all = || vec!["*".to_owned()];
-        Self { models: all(), routes: all(), quotas: Quotas::default(), priority: 0, share: NonZeroU32::MIN }
+        Self {
+            models: all(),
+            routes: all(),
+            quotas: Quotas::default(),
+            priority: 0,
+            share: NonZeroU32::MIN,
+            keys: Vec::new(),
+        }
     }
 }
 
@@ -79,6 +136,7 @@ fn matches_any(patterns: &[String], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Secret;
 
     #[test]
     fn a_table_of_a_file_is_a_tenant() {
@@ -104,5 +162,21 @@ mod tests {
         assert_eq!(acme.models(&all).count(), 0);
         assert_eq!(tenants["guest"].routes(&all).count(), 2);
         assert!(toml::from_str::<Table>("quota = 1").is_err(), "a key that is not known is refused");
+    }
+
+    #[test]
+    fn a_key_of_a_table_is_the_record_of_its_tenant() {
+        let secret = Secret::of([3; 40]);
+        let key = |more: &str| {
+            let (id, digest) = (secret.id(), String::from(secret.digest()));
+            let text =
+                format!("keys = [{{ id = \"{id}\", digest = \"{digest}\", created_unix_s = 9 {more} }}]");
+            toml::from_str::<Table>(&text).unwrap().keys.remove(0).record("acme")
+        };
+        let plain = secret.record(Scope::Tenant("acme".to_owned()), 9);
+        assert_eq!(key(""), plain);
+        assert_eq!(key(", scope = \"admin\"").scope, Scope::Admin);
+        assert_eq!(key(", revoked_unix_s = 5"), KeyRecord { revoked_unix_s: Some(5), ..plain });
+        assert!(toml::from_str::<Table>("keys = [{ id = \"ab\", digest = \"cd\" }]").is_err());
     }
 }

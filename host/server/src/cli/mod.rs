@@ -6,6 +6,7 @@ mod bench;
 mod config;
 mod doctor;
 mod error;
+mod key;
 mod logging;
 mod model;
 mod policy;
@@ -66,6 +67,9 @@ enum Command {
     /// Show or check a configuration.
     #[command(subcommand)]
     Config(config::Command),
+    /// Make API keys.
+    #[command(subcommand)]
+    Key(key::Key),
     /// Find out whether everything works on this machine.
     Doctor(doctor::Args),
 }
@@ -95,6 +99,7 @@ impl Cli {
             Command::Model(model::Model::Pull(args)) => model::bring(&args, &terminal),
             Command::Config(config::Command::Show) => config::show(&terminal),
             Command::Config(config::Command::Check(args)) => on_threads(config::check(args, &terminal)),
+            Command::Key(key::Key::New(args)) => key::new(&args, &terminal),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),
         }
     }

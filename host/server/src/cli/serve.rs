@@ -45,7 +45,7 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     };
     announce(&config, address, terminal);
     let shutdown = CancellationToken::new();
-    let settings = HttpSettings::new(&config.server);
+    let settings = HttpSettings::new(&config);
     let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
@@ -92,7 +92,8 @@ fn curl(config: &Config, address: SocketAddr) -> String {
     let body =
         format!("{{\"model\": {model}, \"messages\": [{{\"role\": \"user\", \"content\": {question}}}]}}");
     let url = format!("http://{}/v1/chat/completions", reachable(address));
-    format!("curl {url} -H 'content-type: application/json' -d '{body}'")
+    let key = if config.tenants.is_empty() { "" } else { "-H \"authorization: Bearer $KEY\" " };
+    format!("curl {url} {key}-H 'content-type: application/json' -d '{body}'")
 }
 
 /// An address that a client on this machine can use.

@@ -7,6 +7,7 @@ mod error;
 mod scheduling;
 mod sim;
 mod tables;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) models: BTreeMap<String, ModelTable>,
     #[serde(default)]
     pub(super) routes: BTreeMap<String, RouteTable>,
+    pub(super) tenants: Option<BTreeMap<String, tenant::Table>>,
 }
 
 #[derive(Deserialize)]
@@ -134,7 +135,7 @@ fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError
 }
 
 /// `@` separates a route's name from settings in a request.
-fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
+pub(super) fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
         return Err(ConfigError::value(
             table,

@@ -26,6 +26,8 @@ pub struct Config {
     pub models: BTreeMap<String, Model>,
     /// Routes by name. No route has the name of a model.
     pub routes: BTreeMap<String, Route>,
+    /// Who may ask, by name. Without any, everybody may.
+    pub tenants: BTreeMap<String, tenant::Table>,
 }
 
 /// `[server]`
@@ -239,9 +241,12 @@ impl Config {
             let bounds = [("slo_tpot_ms", route.slo_tpot_ms), ("slo_itl_ms", route.slo_itl_ms)];
             scheduler.check_bounds(&format!("routes.{name:?}"), bounds)?;
         }
+        let tenants =
+            file.tenants.map(|tenants| super::tenants::check(tenants, &models, &routes)).transpose()?;
+        let tenants = tenants.unwrap_or_default();
         let mut sandbox = file.sandbox;
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
-        Ok(Self { server: file.server, sandbox, scheduler, models, routes })
+        Ok(Self { server: file.server, sandbox, scheduler, models, routes, tenants })
     }
 }
 

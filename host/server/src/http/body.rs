@@ -41,6 +41,13 @@ pub(super) async fn read(
     }
 }
 
+/// Reads on for a while after a refusal that came before the body, unless the client waits to be asked for it.
+pub(super) async fn refuse(headers: &HeaderMap, body: Body) {
+    if !headers.contains_key(header::EXPECT) {
+        discard(&mut body.into_data_stream()).await;
+    }
+}
+
 async fn take(stream: &mut BodyDataStream, most: usize) -> Result<Vec<u8>, ApiError> {
     let mut content = Vec::new();
     while let Some(chunk) = stream.next().await {

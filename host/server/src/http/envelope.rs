@@ -3,7 +3,8 @@
 use std::panic::AssertUnwindSafe;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::ALLOW;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -17,14 +18,27 @@ use super::random::unguessable;
 pub(super) async fn wrap(request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let shown = id.to_str().unwrap_or_default();
-    let span =
-        tracing::info_span!("request", request_id = shown, model = Empty, revision = Empty, journey = Empty);
+    let span = tracing::info_span!(
+        "request",
+        request_id = shown,
+        tenant = Empty,
+        model = Empty,
+        revision = Empty,
+        journey = Empty
+    );
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span).await;
     let mut response = answered.unwrap_or_else(|_| {
         tracing::error!(request_id = shown, "a handler panicked; please report this");
         ApiError::server("the server failed at this request; its log says more").into_response()
     });
-    response.headers_mut().insert(REQUEST_ID, id);
+    let is_wrong_method = response.status() == StatusCode::METHOD_NOT_ALLOWED;
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    if !is_wrong_method {
+        // The router adds it to any answer of a path that has other methods, and beside a refusal for want of a key it
+        // would tell that there is such a path.
+        headers.remove(ALLOW);
+    }
     response
 }
 

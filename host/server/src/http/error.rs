@@ -3,9 +3,13 @@
 //! The one place that decides on HTTP status, error type and code. Everything else says what happened, by the
 //! constructor it calls.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tenant::Refused;
+use tenant::quota::Quota;
 
 /// A request that is not answered, or an answer that cannot be continued.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +19,8 @@ pub(super) struct ApiError {
     message: String,
     /// The field at fault, as `messages[0].content`.
     param: Option<String>,
+    /// When to ask again, where only this request's case tells.
+    retry_after: Option<Duration>,
 }
 
 /// What kind of failure it is; each has one status.
@@ -34,6 +40,12 @@ pub(super) enum Fault {
     Unsupported,
     /// Prompt and answer do not fit the context.
     Context,
+    /// No key that opens anything came with it.
+    Key,
+    /// A quota is used up for now.
+    Exceeded(Quota),
+    /// It is larger than a whole quota.
+    Beyond,
     /// There is no such model for this client.
     Model,
     /// There is no such path.
@@ -57,12 +69,12 @@ pub(super) enum Fault {
 impl ApiError {
     /// A fault of the request's field `param`.
     pub(super) fn field(fault: Fault, param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), param: Some(param.into()) }
+        Self { fault, message: message.into(), param: Some(param.into()), retry_after: None }
     }
 
     /// A fault that is not about one field.
     pub(super) fn general(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), param: None }
+        Self { fault, message: message.into(), param: None, retry_after: None }
     }
 
     /// The same words for anything that is not there, whatever the reason.
@@ -70,6 +82,21 @@ impl ApiError {
         let message =
             format!("the model {:?} does not exist; GET /v1/models lists what does", shortened(name));
         Self::field(Fault::Model, "model", message)
+    }
+
+    /// The same words for a key that is missing, unknown, expired or revoked.
+    pub(super) fn no_key() -> Self {
+        let message = "no valid API key was sent; send one as 'Authorization: Bearer KEY'";
+        Self::general(Fault::Key, message)
+    }
+
+    /// A tenant's quota is in the way.
+    pub(super) fn over_quota(refused: &Refused) -> Self {
+        let (fault, retry_after) = match *refused {
+            Refused::Exceeded { quota, retry_after, .. } => (Fault::Exceeded(quota), Some(retry_after)),
+            _ => (Fault::Beyond, None),
+        };
+        Self { retry_after, ..Self::general(fault, refused.to_string()) }
     }
 
     pub(super) fn unknown_url(method: &str, path: &str) -> Self {
@@ -110,6 +137,8 @@ impl Fault {
         match self {
             Self::Json | Self::Missing | Self::Type | Self::Value => StatusCode::BAD_REQUEST,
             Self::Unknown | Self::Unsupported | Self::Context => StatusCode::BAD_REQUEST,
+            Self::Key => StatusCode::UNAUTHORIZED,
+            Self::Exceeded(_) | Self::Beyond => StatusCode::TOO_MANY_REQUESTS,
             Self::Model | Self::Url => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -124,6 +153,11 @@ impl Fault {
     fn kind(self) -> &'static str {
         match self {
             Self::QueueFull => "rate_limit_error",
+            // OpenAI's type says which limit it was.
+            Self::Exceeded(Quota::Requests) => "requests",
+            Self::Exceeded(Quota::Tokens) => "tokens",
+            Self::Exceeded(Quota::Journeys) => "journeys",
+            Self::Beyond => "insufficient_quota",
             Self::Draining | Self::Server => "server_error",
             _ => "invalid_request_error",
         }
@@ -138,6 +172,9 @@ impl Fault {
             Self::Unknown => "unknown_parameter",
             Self::Unsupported => "unsupported_parameter",
             Self::Context => "context_length_exceeded",
+            Self::Key => "invalid_api_key",
+            Self::Exceeded(_) => "rate_limit_exceeded",
+            Self::Beyond => "insufficient_quota",
             Self::Model => "model_not_found",
             Self::Url => "unknown_url",
             Self::Method => "method_not_allowed",
@@ -164,8 +201,24 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         tracing::debug!(code = self.code(), param = self.param(), "refused");
         let mut response = (self.fault.status(), axum::Json(self.object())).into_response();
-        if let Some(seconds) = self.fault.retry_after() {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        let headers = response.headers_mut();
+        let rounded_up = |time: Duration| time.as_secs() + u64::from(time.subsec_nanos() > 0);
+        let seconds = self.retry_after.map(|time| HeaderValue::from(rounded_up(time).max(1)));
+        if let Some(seconds) = seconds.or_else(|| self.fault.retry_after()) {
+            headers.insert(header::RETRY_AFTER, seconds);
+        }
+        match self.fault {
+            Fault::Key => {
+                headers.insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Bearer realm=\"tokenrouter\""),
+                );
+            }
+            // OpenAI's packages would ask again after any 429.
+            Fault::Beyond => {
+                headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+            }
+            _ => {}
         }
         response
     }
@@ -179,4 +232,5 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const SHOWN_CHARACTERS: usize = 80;

@@ -5,50 +5,64 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use tracing::Span;
 
 use super::App;
+use super::access::Caller;
 use super::body;
 use super::error::ApiError;
 use super::parse::Dialect;
 use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
-use super::tenant::tenant;
 use super::watch::not_ready;
-use crate::runtime::Answer;
+use crate::runtime::{Answer, Bill};
 
 /// `POST /v1/chat/completions`
 pub(super) async fn chat(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
-    generate(app, Dialect::Chat, headers, body).await
+) -> Response {
+    answer(&app, &caller, Dialect::Chat, (headers, body)).await
 }
 
 /// `POST /v1/completions`
 pub(super) async fn text(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, ApiError> {
-    generate(app, Dialect::Text, headers, body).await
+) -> Response {
+    answer(&app, &caller, Dialect::Text, (headers, body)).await
 }
 
-async fn generate(app: App, dialect: Dialect, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+/// The answer or its refusal, with what is left of the caller's quotas.
+async fn answer(app: &App, caller: &Caller, dialect: Dialect, request: (HeaderMap, Body)) -> Response {
+    let mut response = generate(app, caller, dialect, request).await.into_response();
+    caller.tell_quotas(response.headers_mut());
+    response
+}
+
+async fn generate(
+    app: &App,
+    caller: &Caller,
+    dialect: Dialect,
+    (headers, body): (HeaderMap, Body),
+) -> Result<Response, ApiError> {
     if app.shutdown.is_cancelled() {
-        return Err(not_ready(&app));
+        return Err(not_ready(app));
     }
     let running = app.running.begin();
     let body = body::read(&headers, body, &app.settings).await?;
-    let mut prepared = prepare_off_thread(&app, dialect, body).await?;
-    prepared.ask.tenant = tenant(&headers);
-    let (answer, report) = submit(&app, dialect, prepared)?;
+    let prepared = prepare_off_thread(app, caller, dialect, body).await?;
+    let bill = caller.reserve(&prepared.ask, &prepared.selected.route)?;
+    let (answer, report) = submit(app, dialect, prepared, bill)?;
     if report.shape().stream {
         return Ok(stream::response(answer, report, running, app.settings.ping_interval));
     }
@@ -57,12 +71,18 @@ async fn generate(app: App, dialect: Dialect, headers: HeaderMap, body: Body) ->
 }
 
 /// Parsing and tokenising a large body takes long enough to hold up other connections.
-async fn prepare_off_thread(app: &App, dialect: Dialect, body: Vec<u8>) -> Result<Prepared, ApiError> {
+async fn prepare_off_thread(
+    app: &App,
+    caller: &Caller,
+    dialect: Dialect,
+    body: Vec<u8>,
+) -> Result<Prepared, ApiError> {
     let catalog = Arc::clone(app.runtime.catalog());
     if body.len() <= INLINE_BYTES_MAX {
-        return prepare(&catalog, dialect, &body);
+        return prepare(&catalog, caller, dialect, &body);
     }
-    match tokio::task::spawn_blocking(move || prepare(&catalog, dialect, &body)).await {
+    let caller = caller.clone();
+    match tokio::task::spawn_blocking(move || prepare(&catalog, &caller, dialect, &body)).await {
         Ok(prepared) => prepared,
         Err(error) => {
             tracing::error!(%error, "preparing a request panicked; please report this");
@@ -71,11 +91,11 @@ async fn prepare_off_thread(app: &App, dialect: Dialect, body: Vec<u8>) -> Resul
     }
 }
 
-fn submit(app: &App, dialect: Dialect, prepared: Prepared) -> Result<(Answer, Report), ApiError> {
+fn submit(app: &App, dialect: Dialect, prepared: Prepared, bill: Bill) -> Result<(Answer, Report), ApiError> {
     let Prepared { model, selected, ask, shape, names } = prepared;
     let (prompt_tokens, seed) = (ask.prompt.len(), ask.seed);
     let prompt_ids = shape.token_ids.then(|| ask.prompt.clone());
-    let answer = app.runtime.submit(&selected, ask).map_err(|error| names.refusal(&error))?;
+    let answer = app.runtime.submit_for(&selected, ask, bill).map_err(|error| names.refusal(&error))?;
     let span = Span::current();
     span.record("model", &answer.route.name).record("journey", answer.id.0);
     if let Some(revision) = &answer.revision {

@@ -1,11 +1,13 @@
 //! HTTP: OpenAI's API in, journeys out.
 //!
 //! The only room that knows what a client sees. A request goes through `listen` (connections) → `envelope`
-//! (request id, span) → `generate` (the handler) → `body` → `parse` → `prepare` (route, tokens) → the
+//! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, tokens) → the
 //! [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
 //! are chosen in `error` alone.
 
+mod access;
 mod body;
+mod clock;
 mod envelope;
 mod error;
 mod generate;
@@ -16,20 +18,24 @@ mod prepare;
 mod random;
 mod report;
 mod running;
-mod tenant;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
+pub use clock::Clock;
 pub use listen::serve;
+pub(crate) use random::secret;
 
-use crate::config;
+use crate::config::Config;
 use crate::runtime::Runtime;
+use access::Access;
 use error::ApiError;
 use running::Running;
 
@@ -48,12 +54,17 @@ pub struct HttpSettings {
     pub ping_interval: Duration,
     /// How long running answers may take once a shutdown was asked for.
     pub drain: Duration,
+    /// Who may ask; without any, everybody may.
+    pub tenants: Arc<BTreeMap<String, tenant::Table>>,
+    /// What time it is for keys and quotas.
+    pub clock: Clock,
 }
 
 impl HttpSettings {
     /// The settings that follow from a configuration.
     #[must_use]
-    pub fn new(server: &config::Server) -> Self {
+    pub fn new(config: &Config) -> Self {
+        let server = &config.server;
         // Every journey and every waiting request holds a connection; some are left for probes and refusals.
         let busy = server.journeys_max.get().saturating_add(server.queue_max.get());
         Self {
@@ -63,6 +74,8 @@ impl HttpSettings {
             body_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(15),
             drain: Duration::from_secs(server.drain_seconds),
+            tenants: Arc::new(config.tenants.clone()),
+            clock: Clock::default(),
         }
     }
 }
@@ -73,6 +86,8 @@ pub struct App {
     runtime: Arc<Runtime>,
     settings: HttpSettings,
     shutdown: CancellationToken,
+    /// Who may ask.
+    access: Arc<Access>,
     /// Answers being given; the end of a drain waits for them.
     running: Running,
     /// Seconds since 1970 when the server started; models are as old as that.
@@ -83,7 +98,9 @@ impl App {
     /// An application over a runtime. Once `shutdown` is cancelled, new requests are refused.
     #[must_use]
     pub fn new(runtime: Arc<Runtime>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
-        Self { runtime, settings, shutdown, running: Running::default(), started: seconds_since_1970() }
+        let access = Arc::new(Access::new(&settings.tenants, &settings.clock));
+        let (running, started) = (Running::default(), seconds_since_1970());
+        Self { runtime, settings, shutdown, access, running, started }
     }
 
     /// Whether requests are accepted.
@@ -94,7 +111,7 @@ impl App {
 
 /// All routes, in OpenAI's dialect to the last error.
 pub fn router(app: App) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/chat/completions", post(generate::chat))
@@ -106,8 +123,10 @@ pub fn router(app: App) -> Router {
         .route("/admin/policies", get(watch::policies))
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
-        .layer(axum::middleware::from_fn(envelope::wrap))
-        .with_state(app)
+        .layer(from_fn_with_state(app.clone(), access::guard))
+        .with_state(app);
+    // Around the router, not on its routes: it has the last word on all that the router adds to an answer.
+    Router::new().fallback_service(routes).layer(from_fn(envelope::wrap))
 }
 
 async fn unknown_url(request: axum::extract::Request) -> ApiError {

@@ -5,19 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use policy::{Parameter, Revision};
 use serde_json::{Value, json};
 
 use super::App;
+use super::access::Caller;
 use super::error::ApiError;
 use crate::runtime::Route;
 
 /// `GET /v1/models`
-pub(super) async fn list(State(app): State<App>) -> Json<Value> {
-    let routes = app.runtime.catalog().routes.values();
+pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
+    let routes = caller.all(app.runtime.catalog());
     let models: Vec<Value> = routes.map(|route| model(route, app.started)).collect();
     Json(json!({"object": "list", "data": models}))
 }
@@ -25,10 +26,11 @@ pub(super) async fn list(State(app): State<App>) -> Json<Value> {
 /// `GET /v1/models/{id}`; an id may contain slashes, raw or percent-encoded.
 pub(super) async fn retrieve(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
-    let route = app.runtime.catalog().routes.get(&id).ok_or_else(|| ApiError::no_model(&id))?;
+    let route = caller.find(app.runtime.catalog(), &id).ok_or_else(|| ApiError::no_model(&id))?;
     Ok(Json(model(route, app.started)))
 }
 

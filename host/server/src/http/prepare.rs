@@ -4,8 +4,8 @@
 
 use engine::EngineError;
 use journey::Adjustments;
-use scheduler::Tenant;
 
+use super::access::Caller;
 use super::error::{ApiError, Fault};
 use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
 use super::random::unguessable;
@@ -32,13 +32,19 @@ pub(super) struct Names {
     limit: Option<&'static str>,
 }
 
-/// Parses a body, finds its route and tokenises its prompt.
+/// Parses a body, finds its route among those that the caller may see, and tokenises its prompt.
 ///
 /// # Errors
 /// What is wrong with the request.
-pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Result<Prepared, ApiError> {
+pub(super) fn prepare(
+    catalog: &Catalog,
+    caller: &Caller,
+    dialect: Dialect,
+    body: &[u8],
+) -> Result<Prepared, ApiError> {
     let wanted = parse(dialect, body)?;
-    let selected = catalog.select(&wanted.model).map_err(|error| no_route(&wanted.model, &error))?;
+    let selected = Selected::find(&wanted.model, |name| caller.find(catalog, name))
+        .map_err(|error| no_route(&wanted.model, &error))?;
     let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
     let ask = Ask {
@@ -52,7 +58,7 @@ pub(super) fn prepare(catalog: &Catalog, dialect: Dialect, body: &[u8]) -> Resul
         tokens_min: wanted.tokens_min,
         max_tokens: limit.map(|(most, _)| most),
         candidates: shape.logprobs.unwrap_or(0),
-        tenant: Tenant::default(),
+        tenant: caller.identity(),
     };
     Ok(Prepared { model, selected, ask, shape, names })
 }

@@ -54,6 +54,13 @@ impl Ask {
             tenant: Tenant::default(),
         }
     }
+
+    /// Most tokens of prompt and answer together, where this is the context.
+    #[must_use]
+    pub fn tokens_max(&self, context: usize) -> usize {
+        let room = context.saturating_sub(self.prompt.len());
+        self.prompt.len() + self.max_tokens.map_or(room, |wanted| wanted.min(room))
+    }
 }
 
 /// What happens to a request, in order. The last event is `Finished` or `Failed`; a stream that ends without one was

@@ -116,6 +116,12 @@ impl Route {
         Rules { scores, observe, ..descriptor.rules(settings) }
     }
 
+    /// Whether it is a model under its own name.
+    #[must_use]
+    pub fn is_model(&self) -> bool {
+        matches!(self.deciding, Deciding::Single)
+    }
+
     /// The watched file of the policy, if it has one.
     #[must_use]
     pub fn policy_file(&self) -> Option<&PolicyFile> {
@@ -200,8 +206,21 @@ impl Catalog {
     /// # Errors
     /// [`NoSuchRoute`].
     pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
+        Selected::find(name, |route| self.routes.get(route))
+    }
+}
+
+impl Selected {
+    /// Finds what a request named among what it may see.
+    ///
+    /// # Errors
+    /// [`NoSuchRoute`].
+    pub fn find<'a>(
+        name: &str,
+        routes: impl FnOnce(&str) -> Option<&'a Arc<Route>>,
+    ) -> Result<Self, NoSuchRoute> {
         let (route_name, settings) = name.split_once('@').unwrap_or((name, ""));
-        let route = self.routes.get(route_name).ok_or_else(|| NoSuchRoute::Unknown(route_name.to_owned()))?;
+        let route = routes(route_name).ok_or_else(|| NoSuchRoute::Unknown(route_name.to_owned()))?;
         let mut overrides = BTreeMap::new();
         for setting in settings.split(',').filter(|s| !s.is_empty()) {
             let malformed = || NoSuchRoute::Malformed(setting.to_owned());
@@ -209,6 +228,6 @@ impl Catalog {
             let value: f64 = value.trim().parse().map_err(|_| malformed())?;
             overrides.insert(key.trim().to_owned(), value);
         }
-        Ok(Selected { route: Arc::clone(route), overrides })
+        Ok(Self { route: Arc::clone(route), overrides })
     }
 }

@@ -5,6 +5,7 @@
 //! stream cancels the request wherever it is.
 
 mod answer;
+mod bill;
 mod binding;
 mod builtin;
 mod catalog;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
+pub use bill::Bill;
 pub use binding::policy_host;
 pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
@@ -138,7 +140,15 @@ impl Runtime {
     ///
     /// # Errors
     /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
-    pub fn submit(&self, selected: &Selected, mut ask: Ask) -> Result<Answer, SubmitError> {
+    pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
+        self.submit_for(selected, ask, Bill::default())
+    }
+
+    /// Puts a request in line, and its bill with it.
+    ///
+    /// # Errors
+    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing.
+    pub fn submit_for(&self, selected: &Selected, mut ask: Ask, bill: Bill) -> Result<Answer, SubmitError> {
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }
@@ -173,6 +183,7 @@ impl Runtime {
         let submission = Submission {
             id,
             tenant: ask.tenant,
+            bill,
             request,
             route: Arc::clone(route),
             decider,

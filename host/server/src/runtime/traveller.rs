@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answer::Event;
+use super::bill::Bill;
 use super::catalog::{ModelIx, Route};
 use super::lane::LaneHandle;
 use super::share::Seen;
@@ -36,6 +37,8 @@ impl Place {
 pub(super) struct Traveller {
     pub(super) journey: Journey,
     pub(super) tenant: Tenant,
+    /// Told when the journey is over: here, or by the drop wherever it is let go of.
+    bill: Bill,
     pub(super) route: Arc<Route>,
     /// None for single models, and after the policy has failed.
     session: Option<Session>,
@@ -69,14 +72,15 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        (journey, tenant): (Journey, Tenant),
+        (journey, tenant, bill): (Journey, Tenant, Bill),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
         shared: &Shared,
     ) -> Self {
         let (metrics, lane) = (Arc::clone(&shared.metrics), shared.lane.clone());
-        Self { journey, tenant, route, session: None, client, place, metrics, lane, others: 0, handoffs: 0 }
+        let session = None;
+        Self { journey, tenant, bill, route, session, client, place, metrics, lane, others: 0, handoffs: 0 }
     }
 
     /// Gives the journey its session of a revision, which may choose where it begins, or, if that failed, sends it the
@@ -129,6 +133,7 @@ impl Traveller {
     pub(super) fn emit(&mut self) {
         for made in self.journey.take_output() {
             self.metrics.token_made(self.model_of(&made));
+            self.bill.add(1);
             self.others += u64::from(made.by != Role::ENTRY);
             self.tell(Event::Made(made));
         }
@@ -143,6 +148,8 @@ impl Traveller {
             self.route.learn(session.revision().descriptor(), seen);
         }
         self.metrics.journey_ended(&last);
+        // Before the client knows: whoever asks again at once finds its place free.
+        self.bill.settle();
         self.tell(last);
     }
 

@@ -56,3 +56,6 @@ fn ends(second: u64) -> Duration {
 }
 
 const MINUTE_S: u64 = 60;
+
+/// For how long an amount counts at most.
+pub(super) const MOST: Duration = Duration::from_secs(MINUTE_S + 1);

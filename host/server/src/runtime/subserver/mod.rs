@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{Event, SHUTTING_DOWN, SubmitError};
+use super::bill::Bill;
 use super::catalog::{ModelIx, Route};
 use super::group::{Group, Inbox, Seating};
 use super::lane::LaneHandle;
@@ -34,6 +35,7 @@ use decode_loop::DecodeLoop;
 pub(super) struct Submission {
     pub(super) id: JourneyId,
     pub(super) tenant: Tenant,
+    pub(super) bill: Bill,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
