@@ -5,16 +5,12 @@ use std::collections::BTreeSet;
 use e2e::Server;
 use serde_json::{Value, json};
 
-use super::questions::chat;
+use super::questions::{self, chat};
 
 const CHAT: &str = "/v1/chat/completions";
 
 async fn traced(model: &str, ix: usize) -> Value {
-    let mut body = chat(model, ix, 0.0);
-    body["route_trace"] = json!(true);
-    let reply = Server::embedded().post(CHAT, &body).await;
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    reply.json()
+    questions::traced(Server::embedded(), model, ix).await
 }
 
 fn speakers(answer: &Value) -> BTreeSet<&str> {

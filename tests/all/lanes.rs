@@ -15,7 +15,7 @@ use tokenrouter::runtime::{Ask, Runtime};
 
 use super::guest::{Guest, TRAP};
 use super::http_life::await_idle;
-use super::questions::chat;
+use super::questions::{self, chat};
 use super::self_pair::{SAMPLED, answer, questions};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -61,11 +61,7 @@ fn serve(folder: &Path, sandbox: &str, guests: &[(&str, Guest)]) -> Server {
 }
 
 async fn traced(server: &Server, model: &str) -> Value {
-    let mut body = chat(model, 0, 0.0);
-    body["route_trace"] = json!(true);
-    let reply = server.post(CHAT, &body).await;
-    assert_eq!(reply.status, 200, "{model}: {}", reply.text);
-    reply.json()
+    questions::traced(server, model, 0).await
 }
 
 /// What `GET /admin/policies` says of where a route's policy is called.

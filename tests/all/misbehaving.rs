@@ -10,12 +10,10 @@ use std::path::Path;
 
 use e2e::Server;
 use policy::Call;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::guest::{FILL, Guest, HOARD, LOOP, RECURSE, SHOUT, TRAP, answer, words};
-use super::questions::chat;
-
-const CHAT: &str = "/v1/chat/completions";
+use super::questions;
 
 /// A name, a guest, and what the trace says of its fault.
 fn failing() -> Vec<(&'static str, Guest, &'static str)> {
@@ -84,11 +82,7 @@ fn serve(folder: &Path, guests: &[(&str, Guest)]) -> Server {
 }
 
 async fn traced(server: &Server, model: &str) -> Value {
-    let mut body = chat(model, 0, 0.0);
-    body["route_trace"] = json!(true);
-    let reply = server.post(CHAT, &body).await;
-    assert_eq!(reply.status, 200, "{model}: {}", reply.text);
-    let answer = reply.json();
+    let answer = questions::traced(server, model, 0).await;
     assert!(["stop", "length"].contains(&answer["choices"][0]["finish_reason"].as_str().expect("a reason")));
     answer
 }
