@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokenrouter::config::{Config, EMBEDDED};
+use tokenrouter::control::Control;
 use tokenrouter::http::{HttpSettings, serve};
 use tokenrouter::runtime::Runtime;
 use tokio::net::TcpListener;
@@ -145,6 +146,10 @@ async fn run(
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     assert!(started.send((address, Arc::clone(&runtime))).is_ok(), "the test waits");
-    serve(listener, Arc::clone(&runtime), settings, stop).await;
+    let control = match &config.server.data_dir {
+        None => Control::without_store(Arc::clone(&runtime)),
+        Some(folder) => Control::open(Arc::clone(&runtime), folder).expect("a folder of its own"),
+    };
+    serve(listener, Arc::new(control), settings, stop).await;
     runtime.shut_down(Duration::ZERO).await;
 }

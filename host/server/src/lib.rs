@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod control;
 pub mod http;
 pub mod models;
 pub mod runtime;

@@ -3,8 +3,6 @@
 //! Both are one handler; [`Dialect`] holds what differs. The handler owns the [`Answer`]: if its client goes away,
 //! hyper drops the handler's future or the body's stream, the answer is dropped with it, and the journey ends.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -77,7 +75,7 @@ async fn prepare_off_thread(
     dialect: Dialect,
     body: Vec<u8>,
 ) -> Result<Prepared, ApiError> {
-    let catalog = Arc::clone(app.runtime.catalog());
+    let catalog = app.runtime.catalog();
     if body.len() <= INLINE_BYTES_MAX {
         return prepare(&catalog, caller, dialect, &body);
     }

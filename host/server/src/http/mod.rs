@@ -34,6 +34,7 @@ pub use listen::serve;
 pub(crate) use random::secret;
 
 use crate::config::Config;
+use crate::control::Control;
 use crate::runtime::Runtime;
 use access::Access;
 use error::ApiError;
@@ -84,6 +85,9 @@ impl HttpSettings {
 #[derive(Clone)]
 pub struct App {
     runtime: Arc<Runtime>,
+    /// The way to change what is served.
+    #[expect(dead_code, reason = "the first endpoint that changes something comes with uploads")]
+    control: Arc<Control>,
     settings: HttpSettings,
     shutdown: CancellationToken,
     /// Who may ask.
@@ -95,12 +99,13 @@ pub struct App {
 }
 
 impl App {
-    /// An application over a runtime. Once `shutdown` is cancelled, new requests are refused.
+    /// An application over a running system. Once `shutdown` is cancelled, new requests are refused.
     #[must_use]
-    pub fn new(runtime: Arc<Runtime>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
+    pub fn new(control: Arc<Control>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
+        let runtime = Arc::clone(control.runtime());
         let access = Arc::new(Access::new(&settings.tenants, &settings.clock));
         let (running, started) = (Running::default(), seconds_since_1970());
-        Self { runtime, settings, shutdown, access, running, started }
+        Self { runtime, control, settings, shutdown, access, running, started }
     }
 
     /// Whether requests are accepted.

@@ -18,7 +18,8 @@ use crate::runtime::Route;
 
 /// `GET /v1/models`
 pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    let routes = caller.all(app.runtime.catalog());
+    let catalog = app.runtime.catalog();
+    let routes = caller.all(&catalog);
     let models: Vec<Value> = routes.map(|route| model(route, app.started)).collect();
     Json(json!({"object": "list", "data": models}))
 }
@@ -30,7 +31,8 @@ pub(super) async fn retrieve(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
-    let route = caller.find(app.runtime.catalog(), &id).ok_or_else(|| ApiError::no_model(&id))?;
+    let catalog = app.runtime.catalog();
+    let route = caller.find(&catalog, &id).ok_or_else(|| ApiError::no_model(&id))?;
     Ok(Json(model(route, app.started)))
 }
 

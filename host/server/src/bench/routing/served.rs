@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RoutingError;
 use crate::config::Config;
+use crate::control::Control;
 use crate::http::{self, HttpSettings};
 use crate::runtime::{Route, Runtime, StartError};
 
@@ -40,7 +41,8 @@ impl Served {
         settings.drain = Duration::ZERO;
         let runtime = Arc::new(started(config).await?);
         let shutdown = CancellationToken::new();
-        let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
+        let control = Arc::new(Control::without_store(Arc::clone(&runtime)));
+        let serving = http::serve(listener, control, settings, shutdown.clone());
         let serving = tokio::spawn(serving);
         Ok(Self { runtime, address, shutdown, serving })
     }

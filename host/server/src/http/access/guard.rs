@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Caller, Rights};
+use super::Caller;
 use crate::http::error::ApiError;
 use crate::http::{App, body};
 
@@ -31,7 +31,7 @@ pub(in crate::http) async fn guard(State(app): State<App>, mut request: Request,
         return next.run(request).await;
     }
     let refusal = match app.access.caller(request.headers()) {
-        Ok(caller) if need == Need::Operator && caller.rights != Rights::Operator => {
+        Ok(caller) if need == Need::Operator && !caller.is_operator() => {
             // As of any path that is not there: a tenant need not know what its operators can look at.
             ApiError::unknown_url(request.method().as_str(), request.uri().path())
         }
@@ -64,8 +64,8 @@ impl Need {
 
 impl Caller {
     fn log(&self) {
-        if let Some(member) = &self.member {
-            tracing::Span::current().record("tenant", member.name());
+        if let Some(name) = self.tenant() {
+            tracing::Span::current().record("tenant", name);
         }
     }
 }

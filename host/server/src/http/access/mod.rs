@@ -95,6 +95,16 @@ impl Caller {
         Self { identity, member: None, rights: Rights::Operator }
     }
 
+    /// Its tenant's name; none where keys are not checked.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.member.as_deref().map(Member::name)
+    }
+
+    /// Whether it may look at and change what is everybody's.
+    pub(super) fn is_operator(&self) -> bool {
+        self.rights == Rights::Operator
+    }
+
     /// As the scheduler and the prefix cache know its tenant.
     pub(super) fn identity(&self) -> Tenant {
         self.identity
