@@ -4,6 +4,7 @@
 //! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop, the
 //! inboxes of other models) → back to [`http`]. Beside the way, for authors of policies: [`trial`].
 
+pub mod access;
 pub mod bench;
 pub mod cli;
 pub mod config;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     announce(&config, address, terminal);
     let shutdown = CancellationToken::new();
     let settings = HttpSettings::new(&config);
-    let control = control(&runtime, config.server.data_dir.as_deref()).await?;
+    let control = control(&runtime, config.clone()).await?;
     let serving = http::serve(listener, control, settings, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
@@ -78,13 +78,11 @@ async fn load(config: Config) -> Result<Runtime, CliError> {
 }
 
 /// With what was changed before in force, if that is kept.
-async fn control(runtime: &Arc<Runtime>, data_dir: Option<&Path>) -> Result<Arc<Control>, CliError> {
-    let runtime = Arc::clone(runtime);
-    let Some(folder) = data_dir else { return Ok(Arc::new(Control::without_store(runtime))) };
-    let failed = |source| CliError::DataDir { folder: folder.to_owned(), source: Box::new(source) };
-    let of = folder.to_owned();
-    let opening = tokio::task::spawn_blocking(move || Control::open(runtime, &of));
+async fn control(runtime: &Arc<Runtime>, config: Config) -> Result<Arc<Control>, CliError> {
+    let (runtime, folder) = (Arc::clone(runtime), config.server.data_dir.clone());
+    let opening = tokio::task::spawn_blocking(move || Control::new(runtime, &config));
     let opened = opening.await.unwrap_or(Err(ControlError::Panicked));
+    let failed = |source| CliError::DataDir { folder: folder.unwrap_or_default(), source: Box::new(source) };
     Ok(Arc::new(opened.map_err(failed)?))
 }
 

@@ -3,16 +3,18 @@
 //! A change is made durable in the [`Store`], with its entry in the audit log, and then put in force in the [`Runtime`];
 //! one change at a time, away from the threads that answer requests. Nothing here speaks HTTP.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use store::{Store, StoreError};
 
+use crate::access::{Access, Clock};
+use crate::config::Config;
 use crate::runtime::Runtime;
 
 /// The running system and what is kept of it over restarts.
 pub struct Control {
     runtime: Arc<Runtime>,
+    access: Arc<Access>,
     store: Option<Store>,
     /// Held while a change is made, so that what is in force is what was made durable last.
     changing: Mutex<()>,
@@ -34,19 +36,27 @@ pub enum ControlError {
 }
 
 impl Control {
-    /// Of a system of which nothing is kept.
+    /// Of a system that is open to everybody and of which nothing is kept.
     #[must_use]
-    pub fn without_store(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, store: None, changing: Mutex::default() }
+    pub fn open(runtime: Arc<Runtime>) -> Self {
+        let access = Arc::new(Access::open(Clock::default()));
+        Self { runtime, access, store: None, changing: Mutex::default() }
     }
 
-    /// Of a system whose changes are kept in this folder, with those that were made before in force.
+    /// Of a system with this configuration. Where changes are kept, those that were made before are put in force.
     ///
     /// # Errors
-    /// [`StoreError`], e.g. if another server uses the folder.
-    pub fn open(runtime: Arc<Runtime>, folder: &Path) -> Result<Self, ControlError> {
-        let store = Store::open(folder)?;
-        Ok(Self { store: Some(store), ..Self::without_store(runtime) })
+    /// [`ControlError::Store`], e.g. if another server uses the folder.
+    pub fn new(runtime: Arc<Runtime>, config: &Config) -> Result<Self, ControlError> {
+        let store = config.server.data_dir.as_deref().map(Store::open).transpose()?;
+        let access = Arc::new(Access::new(&config.tenants));
+        Ok(Self { access, store, ..Self::open(runtime) })
+    }
+
+    /// Who may ask.
+    #[must_use]
+    pub fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     /// The running system.

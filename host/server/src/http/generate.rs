@@ -11,13 +11,14 @@ use axum::{Extension, Json};
 use tracing::Span;
 
 use super::App;
-use super::access::Caller;
+use super::access::tell_quotas;
 use super::body;
 use super::error::ApiError;
 use super::parse::Dialect;
 use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
 use super::watch::not_ready;
+use crate::access::Caller;
 use crate::runtime::{Answer, Bill};
 
 /// `POST /v1/chat/completions`
@@ -43,7 +44,7 @@ pub(super) async fn text(
 /// The answer or its refusal, with what is left of the caller's quotas.
 async fn answer(app: &App, caller: &Caller, dialect: Dialect, request: (HeaderMap, Body)) -> Response {
     let mut response = generate(app, caller, dialect, request).await.into_response();
-    caller.tell_quotas(response.headers_mut());
+    tell_quotas(caller, response.headers_mut());
     response
 }
 
@@ -59,7 +60,8 @@ async fn generate(
     let running = app.running.begin();
     let body = body::read(&headers, body, &app.settings).await?;
     let prepared = prepare_off_thread(app, caller, dialect, body).await?;
-    let bill = caller.reserve(&prepared.ask, &prepared.selected.route)?;
+    let reserved = caller.reserve(&prepared.ask, &prepared.selected.route);
+    let bill = reserved.map_err(|refused| ApiError::over_quota(&refused))?;
     let (answer, report) = submit(app, dialect, prepared, bill)?;
     if report.shape().stream {
         return Ok(stream::response(answer, report, running, app.settings.ping_interval));

@@ -12,8 +12,8 @@ use policy::{Parameter, Revision};
 use serde_json::{Value, json};
 
 use super::App;
-use super::access::Caller;
 use super::error::ApiError;
+use crate::access::Caller;
 use crate::runtime::Route;
 
 /// `GET /v1/models`
