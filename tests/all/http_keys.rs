@@ -9,6 +9,7 @@ use tenant::key::Secret;
 use tokenrouter::access::Clock;
 use tokenrouter::config::{Config, EMBEDDED};
 
+use super::http_life::await_idle;
 use super::questions::chat;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -112,7 +113,9 @@ async fn what_is_for_operators_does_not_exist_for_a_tenant() {
             }
         }
         assert_eq!(server.ask(Some(&key(2)), "GET", path, "").await.status, 200);
-        assert_eq!(server.ask(Some(&key(2)), "POST", path, "").await.status, 405);
+        // Keys can be made, which on this server could not be kept.
+        let posted = server.ask(Some(&key(2)), "POST", path, "").await.status;
+        assert_eq!(posted, if path.ends_with("/keys") { 409 } else { 405 });
         assert_eq!(server.ask(Some(&key(2)), "GET", &format!("{path}/"), "").await.status, 404);
     }
 }
@@ -244,9 +247,11 @@ async fn keys_of_a_tenant_share_the_prefix_cache_and_tenants_never_do() {
     for of in [1, 2, 3, 3] {
         let before = hits().await;
         assert_eq!(server.post_as(&key(of), TEXT, &body).await.status, 200);
-        found.push(hits().await - before > 0);
+        // What is found is counted step by step, and the last step's comes after the answer.
+        await_idle(&server).await;
+        found.push(hits().await - before);
     }
-    assert_eq!(found, [false, true, false, true]);
+    assert_eq!(found, [0, 399, 0, 399]);
 }
 
 #[test]

@@ -28,5 +28,6 @@ mod reload;
 mod scheduling;
 mod self_pair;
 mod shares;
+mod tenant_shares;
 mod tidy;
 mod trials;

@@ -4,7 +4,7 @@
 //! and how many tokens each waits to feed; [`Scheduler::next_turn`] says what the next step of the model is made of. The
 //! decode loop performs it.
 //!
-//! Where memory is short, [`memory`] says who goes without.
+//! Where memory is short, [`memory`] says who goes without; where places among the journeys are, a [`Line`] says who is next.
 //!
 //! A [`conductor::Conductor`] belongs to a group of models between which journeys pass. It says when each of them may
 //! begin a step: a step costs much of its time once, whoever takes part, so waiting for more rows can be worth it. What
@@ -21,6 +21,7 @@
 
 pub mod conductor;
 pub mod law;
+mod line;
 pub mod memory;
 pub mod plan;
 mod queue;
@@ -28,7 +29,8 @@ pub mod simulate;
 pub mod study;
 pub mod traffic;
 
-pub use queue::{Limits, Scheduler, Share, Tenant, Turn};
+pub use line::Line;
+pub use queue::{Behalf, Limits, SHARE_MAX, Scheduler, Share, Tenant, Turn};
 
 /// A model's place in its group, from 0: the models between which journeys pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,11 @@
 //! too. All places of a step are then worth as much as all its spare tokens: who decodes and who prefills can both have
 //! what they need of one step, and a prompt costs less per token than decoding does.
 //!
-//! Between two tenants of whom each has something left to feed after every step, counters never differ by more than
+//! A tenant's counter rises by what it is served over its share, so of a busy model tenants get parts in the proportion of
+//! their shares. Tenants of a higher priority come first at everything, for as long as they have something to feed; those of
+//! one priority are shared among as above.
+//!
+//! Between two tenants of one priority and share 1 of whom each has something left to feed after every step, counters never differ by more than
 //! [`Limits::counter_gap_max`], however long it goes on, provided that `tokens_max >= rows_max`.
 
 mod draft;
@@ -20,17 +24,39 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use journey::JourneyId;
 
 use draft::Draft;
 use ledger::{Ledger, Next};
 
-/// On whose behalf a journey runs; tenants share a model's steps evenly.
+/// On whose behalf a journey runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(pub u64);
+
+/// A tenant, and what it gets where there is not enough for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behalf {
+    /// Who.
+    pub tenant: Tenant,
+    /// Its part relative to others of its priority, up to [`SHARE_MAX`].
+    pub share: NonZeroU32,
+    /// Tenants of a higher one go first.
+    pub priority: u8,
+}
+
+impl From<Tenant> for Behalf {
+    /// As all others: share 1, priority 0.
+    fn from(tenant: Tenant) -> Self {
+        Self { tenant, share: NonZeroU32::MIN, priority: 0 }
+    }
+}
+
+/// The largest share. Parts are exact to a thousandth up to there.
+pub const SHARE_MAX: u32 = 1000;
 
 /// Bounds of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +74,7 @@ impl Limits {
         (self.tokens_max.get() / self.rows_max.get()).saturating_sub(1).max(1) as u64
     }
 
-    /// Most by which the counters of two tenants differ that both always have something left to feed, in tokens.
+    /// Most by which the counters of two tenants of share 1 differ that both always have something left to feed, in tokens.
     ///
     /// A place goes to a tenant only while its counter is the least, after which it is ahead by a place at most; the spare
     /// tokens of one step may come on top where the other one's rows have nothing more to feed. Without a place there
@@ -79,10 +105,17 @@ pub enum Turn {
 
 #[derive(Clone, Copy, Debug)]
 struct Resident {
-    tenant: Tenant,
+    whose: Whose,
     /// Place in the tenant's queue; smaller is earlier.
     ticket: u64,
     pending: usize,
+}
+
+/// An account: a tenant at a priority, those of higher ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Whose {
+    priority: Reverse<u8>,
+    tenant: Tenant,
 }
 
 /// The residents of one subserver, in the order in which they are served.
@@ -90,7 +123,8 @@ struct Resident {
 pub struct Scheduler {
     limits: Limits,
     residents: BTreeMap<JourneyId, Resident>,
-    ledger: Ledger,
+    /// The highest priority first.
+    ledgers: BTreeMap<Reverse<u8>, Ledger>,
     last_ticket: u64,
 }
 
@@ -98,13 +132,13 @@ impl Scheduler {
     /// A scheduler without residents.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, residents: BTreeMap::new(), ledger: Ledger::default(), last_ticket: 0 }
+        Self { limits, residents: BTreeMap::new(), ledgers: BTreeMap::new(), last_ticket: 0 }
     }
 
     /// A tenant's journey comes, or stays after a step, with this many tokens to feed (at least 1).
     ///
     /// A journey that is already resident keeps its place in the queue, and its tenant.
-    pub fn set_pending(&mut self, journey: JourneyId, tenant: Tenant, pending: usize) {
+    pub fn set_pending(&mut self, journey: JourneyId, behalf: impl Into<Behalf>, pending: usize) {
         debug_assert!(pending > 0, "{journey} has nothing to feed");
         let pending = pending.max(1);
         if let Some(resident) = self.residents.get_mut(&journey) {
@@ -113,14 +147,17 @@ impl Scheduler {
         }
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        self.residents.insert(journey, Resident { tenant, ticket, pending });
-        self.ledger.admit(tenant, ticket, journey);
+        let Behalf { tenant, share, priority } = behalf.into();
+        let priority = Reverse(priority);
+        self.residents.insert(journey, Resident { whose: Whose { priority, tenant }, ticket, pending });
+        self.ledgers.entry(priority).or_default().admit((tenant, share), ticket, journey);
     }
 
     /// A journey has left this subserver; unknown journeys are ignored.
     pub fn remove(&mut self, journey: JourneyId) {
-        if let Some(resident) = self.residents.remove(&journey) {
-            self.ledger.withdraw(resident.tenant, resident.ticket);
+        let Some(Resident { whose, ticket, .. }) = self.residents.remove(&journey) else { return };
+        if let Some(ledger) = self.ledgers.get_mut(&whose.priority) {
+            ledger.withdraw(whose.tenant, ticket);
         }
     }
 
@@ -132,11 +169,24 @@ impl Scheduler {
             return Turn::Wait;
         }
         let mut draft = Draft::new(self.limits, self.residents.len());
-        self.seat(&mut draft);
-        for (tenant, tokens) in draft.spend_spare(|tenant| self.ledger.counter(tenant)) {
-            self.ledger.charge(tenant, tokens);
+        // Those who are seated now get tickets above this one.
+        let seated_from = self.last_ticket;
+        let place = self.limits.place_cost();
+        for (priority, ledger) in &mut self.ledgers {
+            let mut seating = Seating {
+                residents: &mut self.residents,
+                last_ticket: &mut self.last_ticket,
+                priority: *priority,
+                seated_from,
+            };
+            seating.seat(ledger, &mut draft, place);
         }
-        self.ledger.settle(&draft.served_in_full());
+        for (priority, ledger) in &mut self.ledgers {
+            for (tenant, tokens) in draft.spend_spare(*priority, |tenant| ledger.level(tenant)) {
+                ledger.charge(tenant, tokens);
+            }
+            ledger.settle(&draft.served_in_full(*priority));
+        }
         Turn::Run(draft.into_shares())
     }
 
@@ -151,33 +201,42 @@ impl Scheduler {
     pub fn is_empty(&self) -> bool {
         self.residents.is_empty()
     }
+}
 
+/// The seating of one priority.
+struct Seating<'a> {
+    residents: &'a mut BTreeMap<JourneyId, Resident>,
+    last_ticket: &'a mut u64,
+    priority: Reverse<u8>,
+    seated_from: u64,
+}
+
+impl Seating<'_> {
     /// Gives places one by one to the tenant with the least counter. One that has all its journeys in the step goes on
     /// for tokens in their stead, or the others' rows could leave it none of the budget.
-    fn seat(&mut self, draft: &mut Draft) {
-        let seated_from = self.last_ticket;
-        let place = self.limits.place_cost();
-        while let Some(next) = self.ledger.least().filter(|_| !draft.is_full()) {
-            if next.ticket > seated_from {
-                match draft.bid(next.tenant, place) {
-                    0 => self.ledger.set_aside(next),
-                    tokens => self.ledger.charge(next.tenant, tokens),
+    fn seat(&mut self, ledger: &mut Ledger, draft: &mut Draft, place: u64) {
+        while let Some(next) = ledger.least().filter(|_| !draft.is_full()) {
+            let whose = Whose { priority: self.priority, tenant: next.tenant };
+            if next.ticket > self.seated_from {
+                match draft.bid(whose, place) {
+                    0 => ledger.set_aside(next),
+                    tokens => ledger.charge(next.tenant, tokens),
                 }
-            } else if let Some((journey, pending)) = self.serve(next) {
-                draft.add_row(next.tenant, journey, pending);
-                self.ledger.charge(next.tenant, place);
+            } else if let Some((journey, pending)) = self.serve(ledger, next) {
+                draft.add_row(whose, journey, pending);
+                ledger.charge(next.tenant, place);
             }
         }
-        self.ledger.take_back();
-        draft.note_complete(|tenant| self.ledger.first_ticket(tenant) > Some(seated_from));
+        ledger.take_back();
+        draft.note_complete(self.priority, |tenant| ledger.first_ticket(tenant) > Some(self.seated_from));
     }
 
     /// Moves a journey to the back of its tenant's queue; with what it has to feed.
-    fn serve(&mut self, next: Next) -> Option<(JourneyId, usize)> {
-        self.last_ticket += 1;
-        let journey = self.ledger.requeue(next, self.last_ticket)?;
+    fn serve(&mut self, ledger: &mut Ledger, next: Next) -> Option<(JourneyId, usize)> {
+        *self.last_ticket += 1;
+        let journey = ledger.requeue(next, *self.last_ticket)?;
         let resident = self.residents.get_mut(&journey)?;
-        resident.ticket = self.last_ticket;
+        resident.ticket = *self.last_ticket;
         Some((journey, resident.pending))
     }
 }

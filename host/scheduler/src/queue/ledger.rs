@@ -5,16 +5,19 @@
 //! below it, coming back would lift it to the floor anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use journey::JourneyId;
 
-use super::Tenant;
+use super::{SHARE_MAX, Tenant};
 
 /// One tenant.
 #[derive(Debug, Default)]
 struct Account {
-    /// Service so far, or the floor at which it came back; tokens.
+    /// Service so far, or the floor at which it came back, over the tenant's share; parts of a token.
     counter: u64,
+    /// What a token adds to it.
+    step: u64,
     /// Its residents by ticket, those that have waited longest first.
     queue: BTreeMap<u64, JourneyId>,
 }
@@ -44,12 +47,13 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A journey joins the queue of its tenant, whose counter is lifted to the floor if it comes back.
-    pub(super) fn admit(&mut self, tenant: Tenant, ticket: u64, journey: JourneyId) {
+    pub(super) fn admit(&mut self, (tenant, share): (Tenant, NonZeroU32), ticket: u64, journey: JourneyId) {
         let floor = self.floor;
         let account = self.accounts.entry(tenant).or_default();
         self.absent.remove(&(account.counter, tenant));
         self.update(tenant, |account| {
             account.counter = account.counter.max(floor);
+            account.step = step(share);
             account.queue.insert(ticket, journey);
         });
     }
@@ -81,7 +85,7 @@ impl Ledger {
 
     /// A tenant is served this much, tokens.
     pub(super) fn charge(&mut self, tenant: Tenant, cost: u64) {
-        self.update(tenant, |account| account.counter += cost);
+        self.update(tenant, |account| account.counter += cost * account.step);
     }
 
     /// A tenant is not asked again before [`Self::take_back`].
@@ -117,7 +121,12 @@ impl Ledger {
         self.order.first().copied()
     }
 
-    /// What a tenant was served, tokens.
+    /// A tenant's counter, and what a token adds to it.
+    pub(super) fn level(&self, tenant: Tenant) -> (u64, u64) {
+        self.accounts.get(&tenant).map_or((0, TOKEN), |account| (account.counter, account.step))
+    }
+
+    /// What a tenant was served over its share, parts of a token.
     pub(super) fn counter(&self, tenant: Tenant) -> u64 {
         self.accounts.get(&tenant).map_or(0, |account| account.counter)
     }
@@ -159,3 +168,11 @@ impl Ledger {
         }
     }
 }
+
+/// What a token adds to the counter of a tenant with this share.
+pub(super) fn step(share: NonZeroU32) -> u64 {
+    TOKEN / u64::from(share.get().min(SHARE_MAX))
+}
+
+/// Parts of a token in which counters are kept, so that a token over a share is a whole number of them.
+const TOKEN: u64 = 1 << 20;

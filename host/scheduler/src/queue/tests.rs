@@ -130,6 +130,42 @@ fn leaving_for_a_moment_does_not_pay_a_debt() {
     assert!(of_one.abs_diff(of_two) <= limits(2, 200).counter_gap_max(), "{of_one} against {of_two}");
 }
 
+fn remembered(queue: &Scheduler) -> usize {
+    queue.ledgers.values().map(Ledger::remembered).sum()
+}
+
+fn behalf(tenant: u64, share: u32, priority: u8) -> Behalf {
+    Behalf { tenant: Tenant(tenant), share: NonZeroU32::new(share).expect("not zero"), priority }
+}
+
+/// Places of a full step go to tenants in the proportion of their shares, however many journeys each has.
+#[test]
+fn places_are_given_by_share() {
+    let mut queue = scheduler(4, 64);
+    for id in 0..100 {
+        let of = if id < 90 { behalf(1, 1, 0) } else { behalf(2, 3, 0) };
+        queue.set_pending(JourneyId(id), of, 1);
+    }
+    let of_two = (0..100).flat_map(|_| shares(queue.next_turn())).filter(|(id, _)| *id >= 90).count();
+    assert!((295..=305).contains(&of_two), "{of_two} of 400");
+}
+
+#[test]
+fn a_higher_priority_goes_first_and_leaves_what_it_does_not_need() {
+    let mut queue = scheduler(4, 16);
+    for id in 0..10 {
+        queue.set_pending(JourneyId(id), behalf(1, 1000, 0), 1);
+    }
+    for id in 10..13 {
+        queue.set_pending(JourneyId(id), behalf(2, 1, 1), 1);
+    }
+    for _ in 0..10 {
+        let served = shares(queue.next_turn());
+        assert_eq!(served.iter().filter(|(id, _)| *id >= 10).count(), 3, "{served:?}");
+        assert_eq!(served.len(), 4);
+    }
+}
+
 #[test]
 fn tenants_that_are_gone_are_forgotten() {
     let mut queue = scheduler(2, 8);
@@ -140,9 +176,9 @@ fn tenants_that_are_gone_are_forgotten() {
         queue.next_turn();
         queue.remove(JourneyId(id));
     }
-    assert!(queue.ledger.remembered() <= 3, "{} tenants", queue.ledger.remembered());
+    assert!(remembered(&queue) <= 3, "{} tenants", remembered(&queue));
     queue.remove(JourneyId(0));
-    assert_eq!(queue.ledger.remembered(), 0);
+    assert_eq!(remembered(&queue), 0);
 }
 
 /// What happens between two steps: a journey comes or has this much to feed now, or leaves.
@@ -174,17 +210,22 @@ proptest! {
     /// Several tenants, against a twin that scans everything, hands out tokens one by one and never forgets anybody.
     #[test]
     fn tenants_are_served_as_by_the_naive_twin(
-        rows_max in 1usize..6, tokens_max in 1usize..40, tenants in 1u64..6, events in events(20),
+        rows_max in 1usize..6,
+        tokens_max in 1usize..40,
+        standings in proptest::collection::vec((prop_oneof![Just(1u32), 1u32..5], 0u8..2), 1..6),
+        events in events(20),
     ) {
+        let tenants = standings.len() as u64;
         let (mut queue, mut twin) = (scheduler(rows_max, tokens_max), Twin::new(limits(rows_max, tokens_max)));
         for (at, (id, pending, leaves)) in events.into_iter().enumerate() {
-            let tenant = Tenant(id % tenants);
+            let (share, priority) = standings[(id % tenants) as usize];
+            let of = behalf(id % tenants, share, priority);
             if leaves {
                 queue.remove(JourneyId(id));
                 twin.remove(id);
             } else {
-                queue.set_pending(JourneyId(id), tenant, pending);
-                twin.set_pending(id, tenant, pending);
+                queue.set_pending(JourneyId(id), of, pending);
+                twin.set_pending(id, of, pending);
             }
             // Now and then more than one thing happens between two steps.
             if at % 3 > 0 {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use scheduler::Tenant;
+use scheduler::{Behalf, Tenant};
 use tenant::quota::Level;
 use tenant::{Ledger, Refused, Table};
 
@@ -39,6 +39,11 @@ impl Member {
 
     pub(super) fn identity(&self) -> Tenant {
         self.identity
+    }
+
+    pub(super) fn behalf(&self) -> Behalf {
+        let Table { share, priority, .. } = self.table;
+        Behalf { tenant: self.identity, share, priority }
     }
 
     pub(super) fn find<'a>(&self, catalog: &'a Catalog, name: &str) -> Option<&'a Arc<Route>> {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use scheduler::Tenant;
+use scheduler::{Behalf, Tenant};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tenant::quota::Level;
@@ -213,6 +213,12 @@ impl Caller {
     #[must_use]
     pub fn identity(&self) -> Tenant {
         self.identity
+    }
+
+    /// As the scheduler serves it.
+    #[must_use]
+    pub fn behalf(&self) -> Behalf {
+        self.member.as_deref().map_or_else(|| self.identity.into(), Member::behalf)
     }
 
     /// The model or route of this name. Hidden and absent are one answer.

@@ -1,8 +1,8 @@
 //! `[tenants]`: who may ask. The tables are the `tenant` crate's; here is what they must agree on with the rest of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 
+use scheduler::SHARE_MAX;
 use tenant::Table;
 
 use super::tables::check_name;
@@ -26,10 +26,9 @@ pub(super) fn check(
         check_name("tenants", name)?;
         check_names(&format!("tenants.{name}.models"), &table.models, models)?;
         check_names(&format!("tenants.{name}.routes"), &table.routes, routes)?;
-        if table.priority != 0 || table.share != NonZeroU32::MIN {
-            let key = if table.priority == 0 { "share" } else { "priority" };
-            let problem = "steps are shared evenly between tenants; leave it out";
-            return Err(ConfigError::value(format!("tenants.{name}.{key}"), problem));
+        if table.share.get() > SHARE_MAX {
+            let problem = format!("is at most {SHARE_MAX}; parts are relative to each other");
+            return Err(ConfigError::value(format!("tenants.{name}.share"), problem));
         }
         if let Some(twice) = table.keys.iter().find(|key| !keys.insert(key.id)) {
             let problem = format!("the key {} stands twice under [tenants]", twice.id);
@@ -75,8 +74,8 @@ mod tests {
                 "tenants.a.routes: there is no \"q\"; choose from: r",
             ),
             ("[tenants.a]\nmodels = [\"r\"]".to_owned(), "tenants.a.models: there is no \"r\""),
-            ("[tenants.a]\nshare = 2".to_owned(), "tenants.a.share: steps are shared evenly"),
-            ("[tenants.a]\npriority = 2".to_owned(), "tenants.a.priority: steps are shared evenly"),
+            ("[tenants.a]\nshare = 1001".to_owned(), "tenants.a.share: is at most 1000"),
+            ("[tenants.a]\nshare = 0".to_owned(), "share"),
             ("[tenants.\"\"]".to_owned(), "tenants: the name"),
             (format!("[tenants.a]\nkeys = [{key}]\n[tenants.b]\nkeys = [{key}]"), "tenants.b.keys: the key"),
             ("[tenants.a]\nkey = 1".to_owned(), "unknown field `key`"),

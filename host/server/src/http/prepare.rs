@@ -58,7 +58,7 @@ pub(super) fn prepare(
         tokens_min: wanted.tokens_min,
         max_tokens: limit.map(|(most, _)| most),
         candidates: shape.logprobs.unwrap_or(0),
-        tenant: caller.identity(),
+        behalf: caller.behalf(),
     };
     Ok(Prepared { model, selected, ask, shape, names })
 }

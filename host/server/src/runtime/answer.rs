@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
 use policy::{Revision, Settings};
-use scheduler::Tenant;
+use scheduler::{Behalf, Tenant};
 use tokio::sync::mpsc;
 
 use super::catalog::Route;
@@ -32,8 +32,8 @@ pub struct Ask {
     pub max_tokens: Option<usize>,
     /// How many candidates to report per token.
     pub candidates: usize,
-    /// On whose behalf: steps are shared evenly between tenants, and each finds only its own text in the prefix cache.
-    pub tenant: Tenant,
+    /// On whose behalf: steps are shared between tenants, and each finds only its own text in the prefix cache.
+    pub behalf: Behalf,
 }
 
 impl Ask {
@@ -51,7 +51,7 @@ impl Ask {
             tokens_min: 0,
             max_tokens: None,
             candidates: 0,
-            tenant: Tenant::default(),
+            behalf: Tenant::default().into(),
         }
     }
 

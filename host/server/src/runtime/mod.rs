@@ -14,6 +14,7 @@ mod heads;
 mod lane;
 mod live;
 mod load;
+mod places;
 mod policies;
 mod share;
 mod subserver;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use journey::{Encode, JourneyId, Request, Routing};
 use policy::{Revision, Settings};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +43,7 @@ use crate::config::{Config, Scheduling};
 use crate::telemetry::Metrics;
 use group::Group;
 use lane::LaneThreads;
+use places::Places;
 use subserver::{Fleet, Submission};
 
 /// Models and routes being served.
@@ -75,7 +77,7 @@ impl Runtime {
         let lanes = LaneThreads::start(config.sandbox.lane_threads.get()).map_err(StartError::Thread)?;
         let shared = subserver::Shared {
             group: Arc::clone(&group),
-            places: Arc::new(Semaphore::new(journeys_max)),
+            places: Arc::new(Places::new(journeys_max)),
             metrics: Arc::clone(&metrics),
             lane: lanes.handle().clone(),
         };
@@ -199,9 +201,11 @@ impl Runtime {
         // Room for the whole answer: a slow reader never holds up a batch, and what it leaves unread is bounded by
         // its own `max_tokens`. The channel allocates as it fills.
         let (client, events) = mpsc::channel(max_tokens + EVENTS_BESIDE_TOKENS);
+        let entry = &route.by_role[0].subserver;
         let submission = Submission {
+            waiting: entry.wait_in_line(&self.metrics)?,
             id,
-            tenant: ask.tenant,
+            behalf: ask.behalf,
             bill,
             request,
             route: Arc::clone(route),
@@ -209,7 +213,7 @@ impl Runtime {
             client,
             accepted: self.accepted.token(),
         };
-        route.by_role[0].subserver.submit(submission)?;
+        entry.submit(submission)?;
         Ok(Answer { id, route: Arc::clone(route), revision, settings, events })
     }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Offer, Role, Sampled, Step};
 use policy::{Digest, Lane, PolicyError, Revision, Session};
-use scheduler::Tenant;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use scheduler::{Behalf, Tenant};
+use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answer::Event;
 use super::bill::Bill;
 use super::catalog::{ModelIx, Route};
 use super::lane::LaneHandle;
+use super::places::Held;
 use super::share::Seen;
 use super::subserver::Shared;
 use crate::telemetry::Metrics;
@@ -20,23 +21,21 @@ use crate::telemetry::Metrics;
 /// of messages about journeys never exceeds the number of places, which is the capacity of every channel between
 /// subservers: sending on them cannot block.
 #[derive(Clone, Debug)]
-pub(super) struct Place(
-    #[expect(dead_code, reason = "held for its drop")] Arc<(OwnedSemaphorePermit, Accepted)>,
-);
+pub(super) struct Place(#[expect(dead_code, reason = "held for its drop")] Arc<(Held, Accepted)>);
 
 /// A request that was accepted and is not over; a drain waits until there is none.
 pub(super) type Accepted = TaskTrackerToken;
 
 impl Place {
-    pub(super) fn new(permit: OwnedSemaphorePermit, accepted: Accepted) -> Self {
-        Self(Arc::new((permit, accepted)))
+    pub(super) fn new(held: Held, accepted: Accepted) -> Self {
+        Self(Arc::new((held, accepted)))
     }
 }
 
 /// One request on its way. It is owned by one loop at a time.
 pub(super) struct Traveller {
     pub(super) journey: Journey,
-    pub(super) tenant: Tenant,
+    pub(super) behalf: Behalf,
     /// Told when the journey is over: here, or by the drop wherever it is let go of.
     bill: Bill,
     pub(super) route: Arc<Route>,
@@ -72,7 +71,7 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        (journey, tenant, bill): (Journey, Tenant, Bill),
+        (journey, behalf, bill): (Journey, Behalf, Bill),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
@@ -80,7 +79,7 @@ impl Traveller {
     ) -> Self {
         let (metrics, lane) = (Arc::clone(&shared.metrics), shared.lane.clone());
         let session = None;
-        Self { journey, tenant, bill, route, session, client, place, metrics, lane, others: 0, handoffs: 0 }
+        Self { journey, behalf, bill, route, session, client, place, metrics, lane, others: 0, handoffs: 0 }
     }
 
     /// Gives the journey its session of a revision, which may choose where it begins, or, if that failed, sends it the
@@ -161,6 +160,10 @@ impl Traveller {
     /// The revision that decides.
     pub(super) fn revision(&self) -> Option<Digest> {
         self.session.as_ref().map(|session| session.revision().digest())
+    }
+
+    pub(super) fn tenant(&self) -> Tenant {
+        self.behalf.tenant
     }
 
     pub(super) fn id(&self) -> JourneyId {

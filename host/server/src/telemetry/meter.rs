@@ -1,7 +1,10 @@
 //! What one model does.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Mutex, PoisonError};
 
 use engine::KvUsage;
@@ -28,7 +31,7 @@ impl Meter {
     /// Journeys at the model's subserver: those whose turn it is there, and those parked there.
     #[must_use]
     pub fn journeys(&self) -> (usize, usize) {
-        (self.running.load(Relaxed), self.parked.load(Relaxed))
+        (self.running.load(Acquire), self.parked.load(Relaxed))
     }
 
     /// Tokens in the model's KV.
@@ -60,10 +63,11 @@ impl Meter {
     }
 
     pub(crate) fn set_journeys(&self, running: usize, parked: usize, kv: KvUsage) {
-        self.running.store(running, Relaxed);
-        self.parked.store(parked, Relaxed);
-        self.kv_tokens.store(kv.tokens, Relaxed);
         self.kv_hits.store(kv.hit_tokens, Relaxed);
+        self.kv_tokens.store(kv.tokens, Relaxed);
+        self.parked.store(parked, Relaxed);
+        // Whoever sees that nobody runs any more sees what they left behind.
+        self.running.store(running, Release);
     }
 
     pub(crate) fn step(&self, rows: usize, tokens: usize) {

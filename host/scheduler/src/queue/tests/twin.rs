@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Limits, Tenant};
+use super::{Behalf, Limits, Tenant};
+use crate::queue::ledger::step;
 
 struct Waiting {
     id: u64,
@@ -10,34 +11,56 @@ struct Waiting {
     pending: usize,
 }
 
+/// What a tenant gets: those of a lower rank go first, and a token adds a step to its counter. It never changes.
+#[derive(Clone, Copy)]
+struct Standing {
+    rank: u8,
+    step: u64,
+}
+
 /// The rule as it is told, on a list in the order of waiting. Counters are kept for ever.
 pub(super) struct Twin {
     limits: Limits,
     queue: Vec<Waiting>,
     counters: BTreeMap<Tenant, u64>,
-    floor: u64,
+    standings: BTreeMap<Tenant, Standing>,
+    /// By rank.
+    floors: BTreeMap<u8, u64>,
 }
 
 impl Twin {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, queue: Vec::new(), counters: BTreeMap::new(), floor: 0 }
+        Self {
+            limits,
+            queue: Vec::new(),
+            counters: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            floors: BTreeMap::new(),
+        }
     }
 
-    pub(super) fn set_pending(&mut self, id: u64, tenant: Tenant, pending: usize) {
+    pub(super) fn set_pending(&mut self, id: u64, behalf: impl Into<Behalf>, pending: usize) {
+        let Behalf { tenant, share, priority } = behalf.into();
+        let rank = u8::MAX - priority;
+        self.standings.insert(tenant, Standing { rank, step: step(share) });
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.id == id) {
             waiting.pending = pending;
             return;
         }
         self.queue.push(Waiting { id, tenant, pending });
         let counter = self.counters.entry(tenant).or_default();
-        *counter = (*counter).max(self.floor);
+        *counter = (*counter).max(self.floors.get(&rank).copied().unwrap_or(0));
+    }
+
+    fn rank(&self, tenant: Tenant) -> u8 {
+        self.standings[&tenant].rank
     }
 
     pub(super) fn remove(&mut self, id: u64) {
         self.queue.retain(|waiting| waiting.id != id);
-        if self.queue.is_empty() {
-            self.counters.clear();
-        }
+        let here: BTreeSet<u8> = self.queue.iter().map(|waiting| self.rank(waiting.tenant)).collect();
+        let standings = &self.standings;
+        self.counters.retain(|tenant, _| here.contains(&standings[tenant].rank));
     }
 
     pub(super) fn next_turn(&mut self) -> Vec<(u64, usize)> {
@@ -51,8 +74,9 @@ impl Twin {
             // Those that still wait, then those in the step, so that the first of a tenant here is its next.
             let all = self.queue.iter().chain(&rows).enumerate();
             let asked = all.filter(|(_, waiting)| !aside.contains(&waiting.tenant));
-            let Some((at, tenant)) =
-                asked.map(|(at, w)| (at, w.tenant)).min_by_key(|(at, tenant)| (self.counters[tenant], *at))
+            let Some((at, tenant)) = asked
+                .map(|(at, w)| (at, w.tenant))
+                .min_by_key(|(at, tenant)| (self.rank(*tenant), self.counters[tenant], *at))
             else {
                 break;
             };
@@ -70,13 +94,16 @@ impl Twin {
                 }
                 more as u64
             };
-            *self.counters.get_mut(&tenant).unwrap() += cost;
+            *self.counters.get_mut(&tenant).unwrap() += cost * self.standings[&tenant].step;
         }
         while tokens < tokens_max {
             let hungry = rows.iter().map(|w| w.tenant).filter(|tenant| hunger(&rows, &extra, *tenant) > 0);
-            let Some(tenant) = hungry.min_by_key(|tenant| (self.counters[tenant], *tenant)) else { break };
+            // Whose counter is least with the token.
+            let after = |tenant: &Tenant| self.counters[tenant] + self.standings[tenant].step;
+            let next = hungry.min_by_key(|tenant| (self.rank(*tenant), after(tenant), *tenant));
+            let Some(tenant) = next else { break };
             *extra.entry(tenant).or_default() += 1;
-            *self.counters.get_mut(&tenant).unwrap() += 1;
+            *self.counters.get_mut(&tenant).unwrap() += self.standings[&tenant].step;
             tokens += 1;
         }
         self.settle(&rows, &extra);
@@ -96,13 +123,18 @@ impl Twin {
             self.queue.iter().any(|waiting| waiting.tenant == *tenant) || hunger(rows, extra, *tenant) > 0
         };
         let here: BTreeSet<Tenant> = self.queue.iter().chain(rows).map(|waiting| waiting.tenant).collect();
-        let (behind, level): (Vec<Tenant>, Vec<Tenant>) = here.into_iter().partition(backlogged);
-        let least = behind.iter().map(|tenant| self.counters[tenant]).min();
-        let floor = least.or_else(|| level.iter().map(|tenant| self.counters[tenant]).max());
-        self.floor = self.floor.max(floor.unwrap_or(0));
-        for tenant in level {
-            let counter = self.counters.get_mut(&tenant).unwrap();
-            *counter = (*counter).max(self.floor);
+        let ranks: BTreeSet<u8> = here.iter().map(|tenant| self.rank(*tenant)).collect();
+        for rank in ranks {
+            let of_rank = here.iter().copied().filter(|tenant| self.rank(*tenant) == rank);
+            let (behind, level): (Vec<Tenant>, Vec<Tenant>) = of_rank.partition(backlogged);
+            let least = behind.iter().map(|tenant| self.counters[tenant]).min();
+            let floor = least.or_else(|| level.iter().map(|tenant| self.counters[tenant]).max());
+            let floor = floor.unwrap_or(0).max(self.floors.get(&rank).copied().unwrap_or(0));
+            self.floors.insert(rank, floor);
+            for tenant in level {
+                let counter = self.counters.get_mut(&tenant).unwrap();
+                *counter = (*counter).max(floor);
+            }
         }
     }
 }

@@ -79,7 +79,7 @@ impl Load {
         let ask = Ask {
             max_tokens: Some(self.tokens),
             ignore_eos: true,
-            tenant: Tenant(self.tenant),
+            behalf: Tenant(self.tenant).into(),
             ..Ask::greedy(prompt)
         };
         let broken = |text: String| RoutingError::Answer { status: 500, text };

@@ -193,8 +193,8 @@ impl Shared {
 impl Job {
     fn whose(&self) -> Whose {
         let (revision, tenant) = match self {
-            Self::Begin(traveller, revision, ..) => (Some(revision.digest()), traveller.tenant.0),
-            Self::Ask(traveller, ..) => (traveller.revision(), traveller.tenant.0),
+            Self::Begin(traveller, revision, ..) => (Some(revision.digest()), traveller.tenant().0),
+            Self::Ask(traveller, ..) => (traveller.revision(), traveller.tenant().0),
             Self::End(session, _) => (Some(session.revision().digest()), session.tenant()),
         };
         Whose { revision, tenant }

@@ -1,13 +1,18 @@
-//! Client-server loop: gives each waiting request a place, a journey and a policy session, in order of arrival.
+//! Client-server loop: gives each waiting request a place, a journey and a policy session, when it is its turn.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use journey::{Journey, Request};
 use policy::{Lane, Revision, Start};
-use tokio::sync::mpsc;
+use scheduler::Line;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{Inbound, Peers, Shared, Submission};
+use crate::runtime::answer::{Event, SHUTTING_DOWN};
 use crate::runtime::traveller::{Place, Traveller};
 
 pub(super) async fn run(
@@ -16,33 +21,79 @@ pub(super) async fn run(
     shared: Shared,
     stop: CancellationToken,
 ) {
+    let mut line = Line::default();
+    // Kept from turn to turn, as whoever asks again is behind the loops of other models; none where nobody waits, or a place
+    // could be given to nobody.
+    let mut place = None;
+    let mut sweep = tokio::time::interval(SWEEPS_APART);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let submission = tokio::select! {
-            () = stop.cancelled() => return,
-            submission = submitted.recv() => submission,
-        };
-        let Some(submission) = submission else { return };
-        admit(submission, &peers, &shared).await;
+        tokio::select! {
+            () = stop.cancelled() => return give_up(line, submitted),
+            submission = submitted.recv() => {
+                let Some(submission) = submission else { return };
+                line.push(submission.behalf, submission);
+            }
+            permit = next(&mut place) => {
+                place = None;
+                admit_next(&mut line, permit, &peers, &shared);
+            }
+            _ = sweep.tick(), if !line.is_empty() => line.retain(|waiting| !waiting.client.is_closed()),
+        }
+        if line.is_empty() {
+            place = None;
+        } else {
+            place.get_or_insert_with(|| Box::pin(shared.places.next()));
+        }
     }
 }
 
-/// Waits for a place, unless the client goes first.
-async fn admit(submission: Submission, peers: &Arc<Peers>, shared: &Shared) {
-    let waiting = shared.metrics.waiting();
-    let place = tokio::select! {
-        () = submission.client.closed() => return,
-        place = Arc::clone(&shared.places).acquire_owned() => place,
-    };
-    drop(waiting);
-    let Ok(permit) = place else { return };
+/// The server shuts down: whoever waits is told.
+fn give_up(mut line: Line<Submission>, mut submitted: mpsc::Receiver<Submission>) {
+    // Nobody can come any more whom nobody tells.
+    submitted.close();
+    let in_line = std::iter::from_fn(|| line.pop(|_| 0));
+    let coming = std::iter::from_fn(|| submitted.try_recv().ok());
+    for submission in in_line.chain(coming) {
+        let last = Event::Failed { message: SHUTTING_DOWN.to_owned() };
+        if submission.client.try_send(last).is_err() {
+            tracing::debug!(journey = %submission.id, "the client had gone");
+        }
+    }
+}
+
+/// The place that is waited for, if one is.
+async fn next<F: Future>(place: &mut Option<Pin<Box<F>>>) -> F::Output {
+    match place {
+        Some(place) => place.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Gives a place to whose turn it is among those who are still there.
+fn admit_next(
+    line: &mut Line<Submission>,
+    permit: OwnedSemaphorePermit,
+    peers: &Arc<Peers>,
+    shared: &Shared,
+) {
+    while let Some(submission) = line.pop(|tenant| shared.places.held(tenant)) {
+        if !submission.client.is_closed() {
+            return admit(submission, permit, peers, shared);
+        }
+    }
+}
+
+fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers>, shared: &Shared) {
     let begin = start(&submission);
-    let Submission { id, tenant, mut bill, request, route, client, accepted, .. } = submission;
+    let Submission { id, behalf, mut bill, request, route, client, accepted, waiting, .. } = submission;
+    drop(waiting);
     bill.add(request.prompt.len());
     let journey = Journey::new(id, request);
-    let place = Place::new(permit, accepted);
-    let mut traveller = Box::new(Traveller::new((journey, tenant, bill), route, client, place, shared));
+    let place = Place::new(shared.places.hold(behalf.tenant, permit), accepted);
+    let mut traveller = Box::new(Traveller::new((journey, behalf, bill), route, client, place, shared));
     if let Some((revision, start)) = begin {
-        if revision.lane(tenant.0) == Lane::Own {
+        if revision.lane(behalf.tenant.0) == Lane::Own {
             return shared.lane.begin(traveller, revision, start, peers);
         }
         traveller.begin(&revision, revision.session(start));
@@ -60,7 +111,7 @@ fn start(submission: &Submission) -> Option<(Arc<Revision>, Start)> {
     let (revision, settings) = submission.decider.as_ref()?;
     let start = Start {
         journey: submission.id,
-        tenant: submission.tenant.0,
+        tenant: submission.behalf.tenant.0,
         models: Arc::clone(&submission.route.model_infos),
         settings: settings.clone(),
         prompt_tokens: submission.request.prompt.len() as u32,
@@ -82,3 +133,6 @@ fn end_of_prompt(request: &Request, most: usize) -> String {
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     text[from..].to_owned()
 }
+
+/// How long a request whose client has gone may stay in line.
+const SWEEPS_APART: Duration = Duration::from_millis(200);

@@ -184,7 +184,7 @@ impl DecodeLoop {
         let brought = self.aside.bring_back(freed, active, self.parked.first().copied());
         let Some(traveller) = brought.and_then(|id| self.residents.get(&id)) else { return };
         let journey = &traveller.journey;
-        self.scheduler.set_pending(journey.id(), traveller.tenant, journey.pending().1.len());
+        self.scheduler.set_pending(journey.id(), traveller.behalf, journey.pending().1.len());
         let visit = (self.here, journey.visit_left());
         self.group.arrived(journey.id(), visit, traveller.route.bounds);
     }
@@ -269,7 +269,7 @@ impl DecodeLoop {
         match effect {
             Effect::Decode => {
                 let id = traveller.id();
-                self.scheduler.set_pending(id, traveller.tenant, traveller.journey.pending().1.len());
+                self.scheduler.set_pending(id, traveller.behalf, traveller.journey.pending().1.len());
                 self.residents.insert(id, traveller);
             }
             Effect::Leave { to } => {
@@ -308,8 +308,8 @@ impl DecodeLoop {
         self.fail(&ended, &error.to_string());
         for share in shares {
             if let Some(traveller) = self.active(share.journey) {
-                let (tenant, pending) = (traveller.tenant, traveller.journey.pending().1.len());
-                self.scheduler.set_pending(share.journey, tenant, pending);
+                let (behalf, pending) = (traveller.behalf, traveller.journey.pending().1.len());
+                self.scheduler.set_pending(share.journey, behalf, pending);
             }
         }
     }
@@ -385,6 +385,6 @@ fn drawn_after(journey: &Journey, share: Share) -> Range<usize> {
 
 fn row<'a>(traveller: &'a Traveller, share: Share, draws: &'a [Draw<'a>]) -> Row<'a> {
     let (from, pending) = traveller.journey.pending();
-    let salt = traveller.tenant.0;
+    let salt = traveller.tenant().0;
     Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws }
 }

@@ -51,7 +51,8 @@ impl Fleet {
         self.peers.open(here, inbox.clone());
         let stop = self.stop.child_token();
         let alive = Arc::new(AtomicBool::new(true));
-        let (submissions, submitted) = mpsc::channel(self.bounds.queue_max);
+        // The line is bounded by its count; this never is what is full.
+        let (submissions, submitted) = mpsc::channel(self.bounds.queue_max + self.bounds.journeys_max);
         let name = powered.name.clone();
         let outgoing = Outgoing::new(here, inbox.clone(), Arc::clone(&self.peers));
         let decode = DecodeLoop::new(powered, (received, bell), outgoing, (here, &self.shared));
@@ -73,8 +74,15 @@ impl Fleet {
             fleet.end(here, inbox, loops).await;
         };
         self.running.spawn_on(keeping, &self.tokio);
-        let (queue_max, stop) = (self.bounds.queue_max, stop.drop_guard());
-        Ok((here, Subserver { submissions, queue_max, alive, _stop: stop }))
+        let subserver = Subserver {
+            submissions,
+            waiting: Arc::default(),
+            queue_max: self.bounds.queue_max,
+            places: Arc::clone(&self.shared.places),
+            alive,
+            _stop: stop.drop_guard(),
+        };
+        Ok((here, subserver))
     }
 
     /// Waits until all have ended; they do once the runtime has told them to stop.

@@ -11,13 +11,13 @@ mod fleet;
 mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::Engine;
 use journey::{Effect, JourneyId, Request};
 use policy::{Revision, Settings};
-use scheduler::Tenant;
-use tokio::sync::{Semaphore, mpsc};
+use scheduler::Behalf;
+use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 
 use super::answer::{Event, SHUTTING_DOWN, SubmitError};
@@ -25,15 +25,18 @@ use super::bill::Bill;
 use super::catalog::Route;
 use super::group::{Group, Seating};
 use super::lane::LaneHandle;
+use super::places::Places;
 use super::traveller::{Accepted, Place, Traveller};
-use crate::telemetry::{Meter, Metrics};
+use crate::telemetry::{Meter, Metrics, Waiting};
 pub(super) use cross_model::Peers;
 pub(super) use fleet::Fleet;
 
 /// A request on its way into the entry subserver.
 pub(super) struct Submission {
+    /// Until it has a place.
+    pub(super) waiting: InLine,
     pub(super) id: JourneyId,
-    pub(super) tenant: Tenant,
+    pub(super) behalf: Behalf,
     pub(super) bill: Bill,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
@@ -81,7 +84,7 @@ impl Inbound {
 pub(super) struct Shared {
     pub(super) group: Arc<Group>,
     /// Places of journeys.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) places: Arc<Places>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) lane: LaneHandle,
 }
@@ -118,16 +121,41 @@ impl Powered {
     }
 }
 
+/// A request that waits for a place, counted until this is dropped.
+pub(super) struct InLine {
+    here: Arc<AtomicUsize>,
+    /// Held for its drop.
+    _everywhere: Waiting,
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.here.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Handle of one model's loops. They end once it is dropped.
 pub(super) struct Subserver {
     submissions: mpsc::Sender<Submission>,
+    /// Requests in line here.
+    waiting: Arc<AtomicUsize>,
     queue_max: usize,
+    places: Arc<Places>,
     alive: Arc<AtomicBool>,
     /// Held for its drop.
     _stop: DropGuard,
 }
 
 impl Subserver {
+    /// A place in line. There are as many as the configuration says beside those who only pass through it.
+    pub(super) fn wait_in_line(&self, metrics: &Metrics) -> Result<InLine, SubmitError> {
+        let most = self.queue_max.saturating_add(self.places.free());
+        let more = |waiting: usize| Some(waiting + 1).filter(|waiting| *waiting <= most);
+        let counted = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        counted.map_err(|_| SubmitError::QueueFull { waiting: self.queue_max })?;
+        Ok(InLine { here: Arc::clone(&self.waiting), _everywhere: metrics.waiting() })
+    }
+
     /// Puts a request in line.
     pub(super) fn submit(&self, submission: Submission) -> Result<(), SubmitError> {
         self.submissions.try_send(submission).map_err(|error| match error {
