@@ -97,6 +97,27 @@ export async function stop_ends_an_answer_that_would_go_on({ browser, url }) {
   await close();
 }
 
+export async function a_second_question_takes_the_place_of_the_first({ browser, url }) {
+  const { page, close } = await visit(browser, url);
+  await ready(page);
+  await page.getByLabel("Prompt").fill(QUESTION);
+  await page.getByLabel("Temperature").fill("2");
+  await page.evaluate(() => {
+    const seen = new MutationObserver(() => {
+      if (!document.querySelector(".token")) return;
+      seen.disconnect();
+      document.getElementById("temperature").value = 0;
+      document.getElementById("ask").requestSubmit();
+    });
+    seen.observe(document.getElementById("tokens"), { childList: true });
+  });
+  await stream(page);
+  const messages = [{ role: "user", content: QUESTION }];
+  const whole = await post(url, { model: "pair/entropy", messages, temperature: 0, max_tokens: 256 });
+  assert.equal(await answer(page), whole.choices[0].message.content);
+  await close();
+}
+
 export async function knobs_go_into_the_request({ browser, url }) {
   const { page, close } = await visit(browser, url);
   await ready(page);
@@ -160,6 +181,7 @@ export async function metrics_move({ browser, url }) {
   const { page, close } = await visit(browser, url, { hash: "#metrics" });
   const row = page.locator("tr", { has: page.locator("th", { hasText: "large" }) }).first();
   await row.waitFor();
+  assert.deepEqual(await page.locator("b.role-0").allTextContents(), ["small", "small"], "the entry model's colour, as elsewhere");
   const head = await page.locator("thead").first().locator("th").allTextContents();
   assert.ok(["running", "parked", "KV tokens", "tokens/s", "prefix hits/s"].every((name) => head.includes(name)), head.join());
   const cell = row.locator("td").nth(head.indexOf("tokens/s") - 1);

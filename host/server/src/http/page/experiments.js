@@ -5,7 +5,7 @@
 import { byId, confirm, el, number, percent, table } from "./dom.js";
 import { get, send } from "./api.js";
 import { interval, shares } from "./charts.js";
-import { colourOf } from "./models.js";
+import { colourOf, models } from "./models.js";
 
 const WHOLE = 10_000;
 const EVERY_MS = 5000;
@@ -28,6 +28,7 @@ const isInUse = () => byId("panel-experiments").contains(document.activeElement)
 async function refresh(said) {
   const root = byId("panel-experiments");
   try {
+    await models().catch(() => {});
     const { experiments } = await get("admin/experiments");
     const none = experiments.length === 0 && el("p", { class: "note" },
       "No experiment yet. One is described in the configuration, or made with ", el("code", {}, "PUT /admin/experiments/NAME"), ".");

@@ -3,7 +3,7 @@
 import { byId, el, number, table } from "./dom.js";
 import { ask } from "./api.js";
 import { sparkline } from "./charts.js";
-import { colourOf } from "./models.js";
+import { colourOf, models } from "./models.js";
 
 const EVERY_MS = 2000;
 const KEPT = 30;
@@ -36,7 +36,8 @@ export function shown(is) {
   clearInterval(timer);
   timer = null;
   if (!is) return;
-  tick();
+  // Whatever comes of that: without it, models have colours too.
+  models().catch(() => {}).finally(tick);
   timer = setInterval(() => document.hidden || tick(), EVERY_MS);
 }
 
@@ -80,7 +81,7 @@ function glasses(scrape, last, labels) {
 }
 
 function draw(scrape, last) {
-  const models = scrape.samples.filter(({ name }) => name === "num_requests_running").map(({ labels }) => labels.model);
+  const names = scrape.samples.filter(({ name }) => name === "num_requests_running").map(({ labels }) => labels.model);
   const row = (model) => [
     el("b", { class: colourOf(model) }, model),
     ...COLUMNS.map(([name, of]) => cell(`${model} ${name}`, of(...glasses(scrape, last, { model })), colourOf(model))),
@@ -89,8 +90,8 @@ function draw(scrape, last) {
     el("div", {}, el("dt", {}, name), el("dd", {}, cell(name, of(...glasses(scrape, last, {})), "plain"))));
   byId("panel-metrics").replaceChildren(
     el("dl", { class: "facts cards" }, totals),
-    table("Models", ["model", ...COLUMNS.map(([name]) => name)], models.map(row)),
-    handoffs(scrape, last, models),
+    table("Models", ["model", ...COLUMNS.map(([name]) => name)], names.map(row)),
+    handoffs(scrape, last, names),
     el("p", { class: "quiet" }, "Every two seconds, the last minute; the same numbers as ",
       el("code", {}, "GET /metrics"), "."));
 }
@@ -101,9 +102,9 @@ function cell(key, value, colour) {
   return el("span", { class: "measured" }, el("span", {}, number(value)), sparkline(values, colour));
 }
 
-function handoffs(scrape, last, models) {
+function handoffs(scrape, last, names) {
   const rate = (source, target) => glasses(scrape, last, { source, target })[1]("handoffs_total");
   const of = (source, target) => (source === target ? "·" : cell(`${source}>${target}`, rate(source, target), colourOf(source)));
-  const rows = models.map((source) => [el("b", { class: colourOf(source) }, source), ...models.map((target) => of(source, target))]);
-  return models.length > 1 && table("Handoffs per second, from each model to each", ["from \\ to", ...models], rows);
+  const rows = names.map((source) => [el("b", { class: colourOf(source) }, source), ...names.map((target) => of(source, target))]);
+  return names.length > 1 && table("Handoffs per second, from each model to each", ["from \\ to", ...names], rows);
 }

@@ -1,16 +1,16 @@
 // The playground: a request, its answer as it comes, and what it took.
 
 import { byId, el, number, percent } from "./dom.js";
-import { ask, events, get, send } from "./api.js";
+import { ask, events, key, send } from "./api.js";
 import { entropies } from "./charts.js";
-import { colourOf, learn } from "./models.js";
+import { colourOf, models } from "./models.js";
 import { Knobs } from "./knobs.js";
 import { Tokens } from "./tokens.js";
 
 const EXAMPLE = "Mia has 31 shells. She finds 24 more shells. A magic box makes them 3 times as many. " +
   "How many shells does Mia have now?";
 
-let models = [];
+let listed = [];
 let running = null;
 let answerId = null;
 let tokens, knobs;
@@ -32,30 +32,32 @@ export function start() {
   for (const button of byId("feedback").querySelectorAll("button")) {
     button.addEventListener("click", () => judge(Number(button.dataset.score)));
   }
-  document.addEventListener("new-key", () => (models = []));
 }
 
 export async function shown(is) {
-  if (!is || models.length) return;
+  if (!is) return;
   try {
-    models = (await get("v1/models")).data;
+    const now = await models();
+    if (listed === now) return;
+    listed = now;
   } catch (error) {
     say(error.message, true);
     return;
   }
-  learn(models);
   const option = ({ id }) => el("option", { value: id }, id);
   const group = (label, list) => el("optgroup", { label }, list.map(option));
   const isRoute = (model) => model.route.policy !== null;
-  const routes = models.filter(isRoute);
+  const routes = listed.filter(isRoute);
+  const before = byId("model").value;
   byId("model").replaceChildren(...[
-    routes.length && group("Routes", routes), group("Models alone", models.filter((model) => !isRoute(model))),
+    routes.length && group("Routes", routes), group("Models alone", listed.filter((model) => !isRoute(model))),
   ].filter(Boolean));
+  if (listed.some(({ id }) => id === before)) byId("model").value = before;
   say("");
   chosen();
 }
 
-const current = () => models.find(({ id }) => id === byId("model").value);
+const current = () => listed.find(({ id }) => id === byId("model").value);
 
 function chosen() {
   const model = current();
@@ -89,7 +91,8 @@ function body() {
 function showCurl() {
   const quoted = body().replaceAll("'", "'\\''");
   const url = new URL("v1/chat/completions", document.baseURI);
-  byId("curl").textContent = `curl ${url} \\\n  -H 'content-type: application/json' \\\n  -d '${quoted}'`;
+  const bearer = key() ? `  -H "authorization: Bearer $KEY" \\\n` : "";
+  byId("curl").textContent = `curl ${url} \\\n${bearer}  -H 'content-type: application/json' \\\n  -d '${quoted}'`;
 }
 
 async function stream() {
@@ -98,14 +101,18 @@ async function stream() {
   const run = begin();
   try {
     const response = await ask("v1/chat/completions", { method: "POST", json: body(), signal: mine.signal });
-    for await (const chunk of events(response)) take(run, chunk);
-    say(`Done: ${tokens.told.length} tokens, ${run.reason === "length" ? "cut at the most tokens" : "the answer ended"}.`);
+    for await (const chunk of events(response)) {
+      // What had come before the stop is left where it is.
+      if (mine.signal.aborted) break;
+      take(run, chunk);
+    }
   } catch (error) {
-    if (error.name === "AbortError") say(`Stopped after ${tokens.told.length} tokens.`);
-    else say(error.message, true);
+    if (error.name !== "AbortError") run.error = error.message;
   }
   // Another answer may have begun since.
-  if (running === mine) finish(run);
+  if (running !== mine) return;
+  running = null;
+  finish(run, mine.signal.aborted);
 }
 
 function begin() {
@@ -141,8 +148,10 @@ function take(run, chunk) {
   sum(run);
 }
 
-function finish(run) {
-  running = null;
+function finish(run, wasStopped) {
+  const count = `${tokens.told.length} tokens`;
+  const end = run.reason === "length" ? "cut at the most tokens" : "the answer ended";
+  say(run.error ?? (wasStopped ? `Stopped after ${count}.` : `Done: ${count}, ${end}.`), run.error !== undefined);
   byId("stop").disabled = true;
   byId("tokens").removeAttribute("aria-busy");
   sum(run);

@@ -1,16 +1,21 @@
 // Which policies decide, and the policies that tenants upload.
 
-import { byId, confirm, el, number, percent, table } from "./dom.js";
+import { byId, confirm, el, number, table } from "./dom.js";
 import { ask, get, send } from "./api.js";
+import { forget, models } from "./models.js";
 
 export function shown(is) {
   if (is) refresh();
 }
 
 async function refresh(said) {
+  // An upload is a model that can be named.
+  if (said) forget();
+  const listed = await models().catch(() => []);
+  const routes = listed.filter(({ route }) => route.policy !== null).map(({ id }) => id).filter((id) => !id.startsWith("own/"));
   const [serving, uploads] = await Promise.all([
     get("admin/policies").then(drawServing, (error) => absent("Policies of this server", error, "They are shown for keys with the scope admin.")),
-    get("v1/policies").then(drawUploads, (error) => absent("Uploaded policies", error, "This server takes no uploads.")),
+    get("v1/policies").then(({ data }) => drawUploads(data, routes), (error) => absent("Uploaded policies", error, "This server takes no uploads.")),
   ]);
   byId("panel-policies").replaceChildren(
     ...serving, ...uploads, el("p", { id: "policies-said", role: "status", class: "quiet" }, said ?? ""));
@@ -54,9 +59,9 @@ function drawServing({ routes }) {
   return [el("h2", {}, "Policies of this server"), table("Routes and who decides", head, rows)];
 }
 
-function drawUploads({ data }) {
+function drawUploads(data, routes) {
   const none = data.length === 0 && el("p", { class: "note" }, "Nothing is uploaded yet.");
-  return [el("h2", {}, "Uploaded policies"), none, ...data.map(upload), form()].filter(Boolean);
+  return [el("h2", {}, "Uploaded policies"), none, ...data.map(upload), form(routes)].filter(Boolean);
 }
 
 function upload(policy) {
@@ -88,12 +93,12 @@ function upload(policy) {
       el("button", { type: "button", onclick: remove }, "Delete …")));
 }
 
-function form() {
+function form(routes) {
   const node = el("form", { class: "card upload", id: "upload", "aria-labelledby": "upload-title" },
     el("h3", { id: "upload-title" }, "Upload a revision"),
     el("label", {}, "Name ", el("input", { id: "upload-name", required: true, pattern: "[a-z0-9][a-z0-9._\\-]{0,63}", title: "a-z 0-9 - _ ." })),
     el("label", {}, "Component ", el("input", { id: "upload-file", type: "file", required: true, accept: ".wasm" })),
-    el("label", {}, "Like the route ", el("input", { id: "upload-route", required: true, value: "pair/entropy" })),
+    el("label", {}, "Like the route ", el("select", { id: "upload-route", required: true }, routes.map((id) => el("option", {}, id)))),
     el("label", {}, "Settings, one per line ", el("textarea", { id: "upload-settings", rows: 1, placeholder: "threshold = 0.5" })),
     el("button", { class: "primary" }, "Upload"));
   node.addEventListener("submit", async (event) => {
