@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokenrouter::config::{Config, EMBEDDED};
+use tokenrouter::control::Control;
 use tokenrouter::http::{HttpSettings, serve};
 use tokenrouter::runtime::Runtime;
 use tokio::net::TcpListener;
@@ -19,7 +20,7 @@ use crate::client::{Events, Reply, ask, get, post};
 /// A running server. Dropping it shuts it down and waits for its end.
 pub struct Server {
     address: SocketAddr,
-    runtime: Arc<Runtime>,
+    control: Arc<Control>,
     shutdown: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,10 +59,10 @@ impl Server {
             let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             threads.expect("a tokio runtime").block_on(run(config, settings, stop, started));
         });
-        let (address, runtime) = thread::scope(|scope| scope.spawn(|| when_started.blocking_recv()).join())
+        let (address, control) = thread::scope(|scope| scope.spawn(|| when_started.blocking_recv()).join())
             .expect("no panic")
             .expect("the server starts");
-        Self { address, runtime, shutdown, thread: Some(thread) }
+        Self { address, control, shutdown, thread: Some(thread) }
     }
 
     /// Where it listens.
@@ -73,7 +74,13 @@ impl Server {
     /// What runs behind HTTP.
     #[must_use]
     pub fn runtime(&self) -> &Arc<Runtime> {
-        &self.runtime
+        self.control.runtime()
+    }
+
+    /// Who may ask, and how to change what is served.
+    #[must_use]
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// Asks for a shutdown, as SIGTERM does, and does not wait.
@@ -139,12 +146,14 @@ async fn run(
     config: Config,
     settings: HttpSettings,
     stop: CancellationToken,
-    started: oneshot::Sender<(SocketAddr, Arc<Runtime>)>,
+    started: oneshot::Sender<(SocketAddr, Arc<Control>)>,
 ) {
     let runtime = Arc::new(Runtime::start(&config, &mut ()).unwrap_or_else(|error| panic!("{error}")));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    assert!(started.send((address, Arc::clone(&runtime))).is_ok(), "the test waits");
-    serve(listener, Arc::clone(&runtime), settings, stop).await;
+    let control = Control::new(Arc::clone(&runtime), &config).unwrap_or_else(|error| panic!("{error}"));
+    let control = Arc::new(control);
+    assert!(started.send((address, Arc::clone(&control))).is_ok(), "the test waits");
+    serve(listener, control, settings, stop).await;
     runtime.shut_down(Duration::ZERO).await;
 }

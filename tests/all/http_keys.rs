@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use e2e::{Reply, Server};
 use serde_json::json;
 use tenant::key::Secret;
+use tokenrouter::access::Clock;
 use tokenrouter::config::{Config, EMBEDDED};
-use tokenrouter::http::Clock;
 
 use super::questions::chat;
 
@@ -30,9 +30,8 @@ pub(crate) fn line(of: u8, more: &str) -> String {
 
 /// A server of the embedded pair with these tenants, and its clock.
 pub(crate) fn server_of(tenants: &str) -> (Server, Clock) {
-    let mut clock = Clock::default();
-    let server =
-        Server::start_with(&format!("{EMBEDDED}\n{tenants}"), |settings| clock = settings.clock.clone());
+    let server = Server::start(&format!("{EMBEDDED}\n{tenants}"));
+    let clock = server.control().access().clock().clone();
     (server, clock)
 }
 

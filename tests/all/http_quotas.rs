@@ -13,7 +13,7 @@ const WINDOW_S: u64 = 62;
 const SLOW: &str = "[models.slow]\nfiles = \"embedded:small\"\nsim = { fixed_ms = 5.0 }\n";
 
 /// One tenant with key 1 and these quotas, and an admin.
-fn server_with(quotas: &str) -> (Server, tokenrouter::http::Clock) {
+fn server_with(quotas: &str) -> (Server, tokenrouter::access::Clock) {
     let admin = line(2, ", scope = \"admin\"");
     server_of(&format!(
         "{SLOW}[tenants.acme]\nquotas = {{ {quotas} }}\nkeys = [{}]\n[tenants.operators]\nkeys = [{admin}]",

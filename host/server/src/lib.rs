@@ -4,9 +4,11 @@
 //! [`config`] → [`models`] (where they are, whether they fit) → [`http`] → [`runtime`] (client-server loop, decode loop, the
 //! inboxes of other models) → back to [`http`]. Beside the way, for authors of policies: [`trial`].
 
+pub mod access;
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod control;
 pub mod http;
 pub mod models;
 pub mod runtime;

@@ -12,6 +12,7 @@ use crate::bench::policy::GuestError;
 use crate::bench::quality::{BenchError, QuestionsError};
 use crate::bench::routing::RoutingError;
 use crate::config::ConfigError;
+use crate::control::ControlError;
 use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
 use crate::trial::{Fault, LineError};
@@ -52,6 +53,14 @@ pub enum CliError {
         address: SocketAddr,
         /// Why.
         source: io::Error,
+    },
+    /// What is kept over restarts cannot be used.
+    #[error("cannot use the folder {}", .folder.display())]
+    DataDir {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<ControlError>,
     },
     /// The operating system does not report signals.
     #[error("cannot wait for signals")]

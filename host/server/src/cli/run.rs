@@ -51,7 +51,7 @@ async fn answer(
     terminal: &Terminal,
 ) -> Result<(), CliError> {
     let name = args.model.clone().unwrap_or_else(|| first_route(config));
-    let selected = select(runtime.catalog(), &name)?;
+    let selected = select(&runtime.catalog(), &name)?;
     let message = ChatMessage { role: "user".to_owned(), content: args.prompt.clone() };
     let tokenizer = &selected.route.tokenizer;
     let failed = |source| CliError::Prompt { source: Box::new(source) };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CliError, ConfigFile, configuration, start};
 use crate::config::Config;
+use crate::control::{Control, ControlError};
 use crate::http::{self, HttpSettings};
 use crate::runtime::Runtime;
 use crate::terminal::{Align, Table, Terminal, palette};
@@ -29,10 +31,14 @@ pub(super) struct Args {
     /// Address and port in place of server.listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Folder for what is kept over restarts, in place of server.data_dir: uploaded policies, experiments, keys, audit log.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliError> {
-    let config = configuration(args.config.config.as_deref())?;
+    let mut config = configuration(args.config.config.as_deref())?;
+    config.server.data_dir = args.data_dir.or(config.server.data_dir);
     let address = args.listen.unwrap_or(config.server.listen);
     // Before anything is loaded, so that a taken port is known at once.
     let failed = |source| CliError::Listen { address, source };
@@ -46,7 +52,8 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     announce(&config, address, terminal);
     let shutdown = CancellationToken::new();
     let settings = HttpSettings::new(&config);
-    let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
+    let control = control(&runtime, config.clone()).await?;
+    let serving = http::serve(listener, control, settings, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
@@ -68,6 +75,15 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
 async fn load(config: Config) -> Result<Runtime, CliError> {
     let loading = tokio::task::spawn_blocking(move || start(&config)).await;
     loading.map_err(|error| CliError::Threads { source: io::Error::other(error) })?
+}
+
+/// With what was changed before in force, if that is kept.
+async fn control(runtime: &Arc<Runtime>, config: Config) -> Result<Arc<Control>, CliError> {
+    let (runtime, folder) = (Arc::clone(runtime), config.server.data_dir.clone());
+    let opening = tokio::task::spawn_blocking(move || Control::new(runtime, &config));
+    let opened = opening.await.unwrap_or(Err(ControlError::Panicked));
+    let failed = |source| CliError::DataDir { folder: folder.unwrap_or_default(), source: Box::new(source) };
+    Ok(Arc::new(opened.map_err(failed)?))
 }
 
 fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) {

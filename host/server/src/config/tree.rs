@@ -48,6 +48,9 @@ pub struct Server {
     pub cores: engine::CoreSharing,
     /// Whether models that do not fit into memory are refused. Default true.
     pub memory_check: bool,
+    /// Folder for what is kept over restarts: uploaded policies, experiments, keys, the audit log. Default: nothing is kept,
+    /// and what would have to be is refused.
+    pub data_dir: Option<PathBuf>,
 }
 
 impl Default for Server {
@@ -60,6 +63,7 @@ impl Default for Server {
             drain_seconds: 30,
             cores: engine::CoreSharing::default(),
             memory_check: true,
+            data_dir: None,
         }
     }
 }
@@ -158,7 +162,7 @@ pub enum HeadSource {
 }
 
 /// `[routes.NAME]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// Models by role; at least one, none twice.
     pub models: Vec<String>,
@@ -246,7 +250,9 @@ impl Config {
         let tenants = tenants.unwrap_or_default();
         let mut sandbox = file.sandbox;
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
-        Ok(Self { server: file.server, sandbox, scheduler, models, routes, tenants })
+        let mut server = file.server;
+        server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
+        Ok(Self { server, sandbox, scheduler, models, routes, tenants })
     }
 }
 

@@ -3,8 +3,6 @@
 //! Both are one handler; [`Dialect`] holds what differs. The handler owns the [`Answer`]: if its client goes away,
 //! hyper drops the handler's future or the body's stream, the answer is dropped with it, and the journey ends.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -13,13 +11,14 @@ use axum::{Extension, Json};
 use tracing::Span;
 
 use super::App;
-use super::access::Caller;
+use super::access::tell_quotas;
 use super::body;
 use super::error::ApiError;
 use super::parse::Dialect;
 use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
 use super::watch::not_ready;
+use crate::access::Caller;
 use crate::runtime::{Answer, Bill};
 
 /// `POST /v1/chat/completions`
@@ -45,7 +44,7 @@ pub(super) async fn text(
 /// The answer or its refusal, with what is left of the caller's quotas.
 async fn answer(app: &App, caller: &Caller, dialect: Dialect, request: (HeaderMap, Body)) -> Response {
     let mut response = generate(app, caller, dialect, request).await.into_response();
-    caller.tell_quotas(response.headers_mut());
+    tell_quotas(caller, response.headers_mut());
     response
 }
 
@@ -61,7 +60,8 @@ async fn generate(
     let running = app.running.begin();
     let body = body::read(&headers, body, &app.settings).await?;
     let prepared = prepare_off_thread(app, caller, dialect, body).await?;
-    let bill = caller.reserve(&prepared.ask, &prepared.selected.route)?;
+    let reserved = caller.reserve(&prepared.ask, &prepared.selected.route);
+    let bill = reserved.map_err(|refused| ApiError::over_quota(&refused))?;
     let (answer, report) = submit(app, dialect, prepared, bill)?;
     if report.shape().stream {
         return Ok(stream::response(answer, report, running, app.settings.ping_interval));
@@ -77,7 +77,7 @@ async fn prepare_off_thread(
     dialect: Dialect,
     body: Vec<u8>,
 ) -> Result<Prepared, ApiError> {
-    let catalog = Arc::clone(app.runtime.catalog());
+    let catalog = app.runtime.catalog();
     if body.len() <= INLINE_BYTES_MAX {
         return prepare(&catalog, caller, dialect, &body);
     }

@@ -19,7 +19,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{App, HttpSettings, router};
-use crate::runtime::Runtime;
+use crate::control::Control;
 
 /// Serves until `shutdown` is cancelled and every running answer has ended, for which there is `settings.drain`.
 ///
@@ -27,11 +27,11 @@ use crate::runtime::Runtime;
 /// with a word. Call [`Runtime::shut_down`] when this returns.
 pub async fn serve(
     listener: TcpListener,
-    runtime: Arc<Runtime>,
+    control: Arc<Control>,
     settings: HttpSettings,
     shutdown: CancellationToken,
 ) {
-    let app = App::new(runtime, settings, shutdown);
+    let app = App::new(control, settings, shutdown);
     let mut connections = Connections::new(&app);
     let drained = drained(&app);
     tokio::pin!(drained);

@@ -7,7 +7,6 @@
 
 mod access;
 mod body;
-mod clock;
 mod envelope;
 mod error;
 mod generate;
@@ -21,7 +20,6 @@ mod report;
 mod running;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,13 +28,12 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
-pub use clock::Clock;
 pub use listen::serve;
 pub(crate) use random::secret;
 
 use crate::config::Config;
+use crate::control::Control;
 use crate::runtime::Runtime;
-use access::Access;
 use error::ApiError;
 use running::Running;
 
@@ -55,10 +52,6 @@ pub struct HttpSettings {
     pub ping_interval: Duration,
     /// How long running answers may take once a shutdown was asked for.
     pub drain: Duration,
-    /// Who may ask; without any, everybody may.
-    pub tenants: Arc<BTreeMap<String, tenant::Table>>,
-    /// What time it is for keys and quotas.
-    pub clock: Clock,
 }
 
 impl HttpSettings {
@@ -75,8 +68,6 @@ impl HttpSettings {
             body_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(15),
             drain: Duration::from_secs(server.drain_seconds),
-            tenants: Arc::new(config.tenants.clone()),
-            clock: Clock::default(),
         }
     }
 }
@@ -85,10 +76,10 @@ impl HttpSettings {
 #[derive(Clone)]
 pub struct App {
     runtime: Arc<Runtime>,
+    /// Who may ask, and the way to change what is served.
+    control: Arc<Control>,
     settings: HttpSettings,
     shutdown: CancellationToken,
-    /// Who may ask.
-    access: Arc<Access>,
     /// Answers being given; the end of a drain waits for them.
     running: Running,
     /// Seconds since 1970 when the server started; models are as old as that.
@@ -96,12 +87,12 @@ pub struct App {
 }
 
 impl App {
-    /// An application over a runtime. Once `shutdown` is cancelled, new requests are refused.
+    /// An application over a running system. Once `shutdown` is cancelled, new requests are refused.
     #[must_use]
-    pub fn new(runtime: Arc<Runtime>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
-        let access = Arc::new(Access::new(&settings.tenants, &settings.clock));
+    pub fn new(control: Arc<Control>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
+        let runtime = Arc::clone(control.runtime());
         let (running, started) = (Running::default(), seconds_since_1970());
-        Self { runtime, settings, shutdown, access, running, started }
+        Self { runtime, control, settings, shutdown, running, started }
     }
 
     /// Whether requests are accepted.

@@ -12,14 +12,15 @@ use policy::{Parameter, Revision};
 use serde_json::{Value, json};
 
 use super::App;
-use super::access::Caller;
 use super::error::ApiError;
+use crate::access::Caller;
 use crate::runtime::{Catalog, ModelIx, Route};
 
 /// `GET /v1/models`
 pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
-    let routes = caller.all(app.runtime.catalog());
-    let models: Vec<Value> = routes.map(|route| model(app.runtime.catalog(), route, app.started)).collect();
+    let catalog = app.runtime.catalog();
+    let routes = caller.all(&catalog);
+    let models: Vec<Value> = routes.map(|route| model(&catalog, route, app.started)).collect();
     Json(json!({"object": "list", "data": models}))
 }
 
@@ -30,12 +31,13 @@ pub(super) async fn retrieve(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
-    let route = caller.find(app.runtime.catalog(), &id).ok_or_else(|| ApiError::no_model(&id))?;
-    Ok(Json(model(app.runtime.catalog(), route, app.started)))
+    let catalog = app.runtime.catalog();
+    let route = caller.find(&catalog, &id).ok_or_else(|| ApiError::no_model(&id))?;
+    Ok(Json(model(&catalog, route, app.started)))
 }
 
 fn model(catalog: &Catalog, route: &Route, created: u64) -> Value {
-    let weights = |ix: &ModelIx| catalog.models[ix.index()].spec.parameters;
+    let weights = |ix: &ModelIx| catalog.models.get(ix).map(|model| model.spec.parameters);
     json!({
         "id": route.name,
         "object": "model",
@@ -44,7 +46,7 @@ fn model(catalog: &Catalog, route: &Route, created: u64) -> Value {
         "context": route.context,
         "route": {
             "models": route.model_names,
-            "weights": route.models.iter().map(weights).collect::<Vec<u64>>(),
+            "weights": route.models.iter().map(weights).collect::<Vec<Option<u64>>>(),
             "fallback": route.model_names[route.fallback(route.policy_revision().as_deref()).index()],
             "policy": route.policy_revision().map(|revision| policy(route, &revision)),
         },

@@ -5,10 +5,10 @@
 use engine::EngineError;
 use journey::Adjustments;
 
-use super::access::Caller;
 use super::error::{ApiError, Fault};
 use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
 use super::random::unguessable;
+use crate::access::Caller;
 use crate::runtime::{Ask, Catalog, NoSuchRoute, Route, Selected, SubmitError};
 
 /// A request ready to be submitted.

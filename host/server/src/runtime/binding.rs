@@ -9,7 +9,7 @@ use engine::compare_tokenizers;
 use policy::{Descriptor, Isolation, LaneRule, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
 
 use super::builtin::builtin_policies;
-use super::catalog::{Deciding, Model, ModelIx, PolicySource, Route};
+use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::load::{StartError, assemble};
 use super::share::{self, Calibration};
 use crate::config::{self, Config};
@@ -55,20 +55,27 @@ fn cached(limits: Limits, folder: &Path) -> Result<PolicyHost, PolicyError> {
 
 /// Binds routes to their policies.
 pub(super) struct Policies {
-    host: Arc<PolicyHost>,
+    config: Config,
+    /// Made when the first route needs it.
+    host: Option<Arc<PolicyHost>>,
     /// Built-in policies that are in use; each is compiled once.
     builtin: BTreeMap<String, Arc<Revision>>,
 }
 
 impl Policies {
-    /// With the host of a configuration.
-    pub(super) fn new(config: &Config) -> Result<Self, StartError> {
-        Ok(Self { host: policy_host(config)?, builtin: BTreeMap::new() })
+    /// For routes under the limits of a configuration.
+    pub(super) fn new(config: &Config) -> Self {
+        Self { config: config.clone(), host: None, builtin: BTreeMap::new() }
     }
 
-    /// The host of what was bound.
-    pub(super) fn into_host(self) -> Arc<PolicyHost> {
-        self.host
+    /// What runs the policies.
+    pub(super) fn host(&mut self) -> Result<Arc<PolicyHost>, StartError> {
+        if let Some(host) = &self.host {
+            return Ok(Arc::clone(host));
+        }
+        let host = policy_host(&self.config)?;
+        self.host = Some(Arc::clone(&host));
+        Ok(host)
     }
 
     /// A route, with its models and its policy checked against each other.
@@ -76,12 +83,11 @@ impl Policies {
         &mut self,
         name: &str,
         route: &config::Route,
-        models: &[Model],
+        catalog: &Catalog,
     ) -> Result<Route, StartError> {
-        let role = |wanted: &String| models.iter().position(|model| model.name == *wanted);
-        let roles: Vec<ModelIx> = route.models.iter().filter_map(role).map(|ix| ModelIx(ix as u16)).collect();
-        check_tokenizers(name, &roles, models)?;
-        let by_role = ByRole::new(&roles, models);
+        let roles: Vec<ModelIx> = route.models.iter().filter_map(|wanted| catalog.model(wanted)).collect();
+        check_tokenizers(name, &roles, catalog)?;
+        let by_role = ByRole::new(&roles, catalog);
         let source = match &route.policy {
             config::PolicySource::Builtin(builtin) => {
                 let revision = self.builtin(name, builtin)?;
@@ -93,7 +99,7 @@ impl Policies {
             config::PolicySource::File(path) => {
                 let settings = route.settings.clone();
                 let check = move |revision: &Revision| by_role.check_fit(revision, &settings);
-                let file = PolicyFile::open(Arc::clone(&self.host), path, check).map_err(|source| {
+                let file = PolicyFile::open(self.host()?, path, check).map_err(|source| {
                     StartError::Policy { route: name.to_owned(), source: Box::new(source) }
                 })?;
                 PolicySource::File(file)
@@ -101,8 +107,8 @@ impl Policies {
         };
         let deciding =
             Deciding::Policy { source, settings: route.settings.clone(), calibration: Mutex::default() };
-        let bounds = route.bounds();
-        Ok(Route { bounds, ..assemble(name, models, roles, route.fallback, deciding) })
+        let (bounds, written) = (route.bounds(), Some(route.clone()));
+        Ok(Route { bounds, written, ..assemble(name, catalog, roles, route.fallback, deciding) })
     }
 
     fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
@@ -116,7 +122,7 @@ impl Policies {
             return Err(StartError::NoSuchBuiltin { route, name, known: known.join(", ") });
         };
         let revision = self
-            .host
+            .host()?
             .load(component)
             .map_err(|source| StartError::Policy { route: route.to_owned(), source: Box::new(source) })?;
         self.builtin.insert(name.to_owned(), Arc::clone(&revision));
@@ -134,9 +140,9 @@ struct Offered {
 }
 
 impl ByRole {
-    fn new(roles: &[ModelIx], models: &[Model]) -> Self {
+    fn new(roles: &[ModelIx], catalog: &Catalog) -> Self {
         let offered = |role: &ModelIx| {
-            let Model { name, spec, heads, .. } = &models[role.index()];
+            let Model { name, spec, heads, .. } = &*catalog.models[role];
             Offered { name: name.clone(), context: spec.context, heads: heads.clone() }
         };
         Self(roles.iter().map(offered).collect())
@@ -180,9 +186,9 @@ impl ByRole {
     }
 }
 
-fn check_tokenizers(route: &str, roles: &[ModelIx], models: &[Model]) -> Result<(), StartError> {
-    let entry = &models[roles[0].index()];
-    for other in roles[1..].iter().map(|role| &models[role.index()]) {
+fn check_tokenizers(route: &str, roles: &[ModelIx], catalog: &Catalog) -> Result<(), StartError> {
+    let entry = &catalog.models[&roles[0]];
+    for other in roles[1..].iter().map(|role| &catalog.models[role]) {
         compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| {
             StartError::Tokenizers {
                 route: route.to_owned(),

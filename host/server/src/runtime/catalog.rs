@@ -10,6 +10,7 @@ use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
 use super::share::{self, Calibration, Knob, Seen};
+use crate::config;
 
 /// A model's place among the server's models and subservers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +30,7 @@ impl ModelIx {
 }
 
 /// A loaded model, without its engine: that belongs to its subserver.
+#[derive(Debug)]
 pub struct Model {
     /// Name in the configuration.
     pub name: String,
@@ -63,6 +65,8 @@ pub struct Route {
     /// What is promised to its answers.
     pub bounds: Bounds,
     pub(super) deciding: Deciding,
+    /// What the configuration says of it; none for a model under its own name.
+    pub(super) written: Option<config::Route>,
 }
 
 /// Who decides.
@@ -169,10 +173,12 @@ impl Route {
     }
 }
 
-/// Everything that is served.
+/// Everything that is served at one moment. It never changes: another takes its place, and a request keeps the one that it
+/// began with.
+#[derive(Clone, Default)]
 pub struct Catalog {
-    /// Models by [`ModelIx`].
-    pub models: Vec<Model>,
+    /// Models.
+    pub models: BTreeMap<ModelIx, Arc<Model>>,
     /// Routes by name; each model is also a route of its own name.
     pub routes: BTreeMap<String, Arc<Route>>,
     /// Runs the policies of the routes, if there are any.
@@ -207,6 +213,12 @@ impl Catalog {
     /// [`NoSuchRoute`].
     pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
         Selected::find(name, |route| self.routes.get(route))
+    }
+
+    /// The model of this name.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<ModelIx> {
+        self.models.iter().find(|(_, model)| model.name == name).map(|(ix, _)| *ix)
     }
 }
 

@@ -11,7 +11,6 @@ use engine::{
 use policy::{ModelInfo, PolicyError};
 use scheduler::conductor::Bounds;
 
-use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::heads;
 use super::subserver::Powered;
@@ -124,15 +123,15 @@ pub enum StartError {
     Thread(#[source] std::io::Error),
 }
 
-/// Loads all models and policies.
+/// Loads all models; routes are bound to them later.
 ///
 /// # Errors
 /// [`StartError`].
-pub(super) fn load_catalog(
+pub(super) fn load_models(
     config: &Config,
     progress: &mut dyn LoadProgress,
 ) -> Result<(Catalog, Vec<Powered>), StartError> {
-    let mut models = Vec::new();
+    let mut catalog = Catalog::default();
     let mut engines = Vec::new();
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
@@ -147,28 +146,18 @@ pub(super) fn load_catalog(
             engine.share_cores(&cores);
         }
         let heads = heads::attach(name, model, &mut *engine)?;
-        models.push(Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads });
+        let ix = ModelIx(engines.len() as u16);
+        let model_of = Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads };
+        catalog.models.insert(ix, Arc::new(model_of));
         let on_cores = model.sim.is_none() && model.device == Device::Cpu;
         let (name, device) = (name.to_owned(), device(model));
         engines.push(Powered { name, engine, device, on_cores, limits: model.limits });
     }
-    let mut routes = BTreeMap::new();
-    for (ix, model) in models.iter().enumerate() {
-        let roles = vec![ModelIx(ix as u16)];
-        let route = assemble(&model.name, &models, roles, None, Deciding::Single);
-        routes.insert(model.name.clone(), Arc::new(route));
+    for (ix, model) in &catalog.models {
+        let route = assemble(&model.name, &catalog, vec![*ix], None, Deciding::Single);
+        catalog.routes.insert(model.name.clone(), Arc::new(route));
     }
-    let mut host = None;
-    if !config.routes.is_empty() {
-        let mut policies = Policies::new(config)?;
-        for (name, route) in &config.routes {
-            let route = policies.bind(name, route, &models)?;
-            routes.insert(name.clone(), Arc::new(route));
-            progress.route(name);
-        }
-        host = Some(policies.into_host());
-    }
-    Ok((Catalog { models, routes, host }, engines))
+    Ok((catalog, engines))
 }
 
 /// A model's files, and its part of the memory.
@@ -254,13 +243,13 @@ fn options(model: &config::Model, cores: &Cores) -> LoadOptions {
 /// A route of these models.
 pub(super) fn assemble(
     name: &str,
-    models: &[Model],
+    catalog: &Catalog,
     roles: Vec<ModelIx>,
     fallback: Option<journey::Role>,
     deciding: Deciding,
 ) -> Route {
-    let by_role: Vec<&Model> = roles.iter().map(|role| &models[role.index()]).collect();
-    let info = |model: &&Model| ModelInfo {
+    let by_role: Vec<&Arc<Model>> = roles.iter().map(|role| &catalog.models[role]).collect();
+    let info = |model: &&Arc<Model>| ModelInfo {
         name: model.name.clone(),
         vocabulary: model.spec.vocabulary as u32,
         context: model.spec.context as u32,
@@ -277,6 +266,7 @@ pub(super) fn assemble(
         models: roles,
         bounds: Bounds::default(),
         deciding,
+        written: None,
     }
 }
 

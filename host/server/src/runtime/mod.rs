@@ -12,6 +12,7 @@ mod catalog;
 mod group;
 mod heads;
 mod lane;
+mod live;
 mod load;
 mod policies;
 mod share;
@@ -33,7 +34,9 @@ pub use bill::Bill;
 pub use binding::policy_host;
 pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
-use load::load_catalog;
+pub use live::Draft;
+use live::Live;
+use load::load_models;
 pub use load::{LoadProgress, StartError};
 
 use crate::config::Config;
@@ -44,9 +47,9 @@ use subserver::{Powered, Submission, Subserver};
 
 /// Models and routes being served.
 pub struct Runtime {
-    catalog: Arc<Catalog>,
+    live: Arc<Live>,
     subservers: Vec<Subserver>,
-    /// The task that makes plans; ends with `stop`.
+    /// The tasks that make plans and let go of what is no longer served; they end with `stop`.
     planning: TaskTracker,
     group: Arc<Group>,
     lanes: Arc<LaneThreads>,
@@ -65,9 +68,10 @@ impl Runtime {
     /// # Errors
     /// [`StartError`], naming the model, route or policy.
     pub fn start(config: &Config, progress: &mut dyn LoadProgress) -> Result<Self, StartError> {
-        let (catalog, engines) = load_catalog(config, progress)?;
-        let catalog = Arc::new(catalog);
+        let (catalog, engines) = load_models(config, progress)?;
         let metrics = Arc::new(Metrics::new(&catalog));
+        let live = Arc::new(Live::new(config, catalog));
+        live.change(|draft| draft.set_routes(&config.routes, progress))?;
         let journeys_max = config.server.journeys_max.get();
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
@@ -85,9 +89,10 @@ impl Runtime {
         let subservers = subservers.map_err(StartError::Thread)?;
         let planning = TaskTracker::new();
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&group).make_plans()));
+        planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&live).let_go()));
         planning.close();
         Ok(Self {
-            catalog,
+            live,
             subservers,
             group,
             lanes: Arc::new(lanes),
@@ -100,10 +105,19 @@ impl Runtime {
         })
     }
 
-    /// The models and routes that can be asked for.
+    /// The models and routes that can be asked for now.
     #[must_use]
-    pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.live.catalog()
+    }
+
+    /// Changes what is served: all of the change at once, or, where it fails, nothing. Requests that run keep what they began
+    /// with. Changes wait for each other, and compile policies: not for async threads.
+    ///
+    /// # Errors
+    /// What `change` says.
+    pub fn change<T, E>(&self, change: impl FnOnce(&mut Draft<'_>) -> Result<T, E>) -> Result<T, E> {
+        self.live.change(change)
     }
 
     /// Counters and gauges.
@@ -115,7 +129,7 @@ impl Runtime {
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_page(&self) -> String {
-        self.metrics.render(&self.group.gauges(), &policies::gauges(&self.catalog))
+        self.metrics.render(&self.group.gauges(), &policies::gauges(&self.catalog()))
     }
 
     /// When models run: what is believed of them, and the plan in force.
@@ -127,7 +141,7 @@ impl Runtime {
     /// The policy of every route, and how it does.
     #[must_use]
     pub fn policies(&self) -> serde_json::Value {
-        policies::report(&self.catalog)
+        policies::report(&self.catalog())
     }
 
     /// Whether requests are accepted: every subserver runs, and nobody has asked to shut down.

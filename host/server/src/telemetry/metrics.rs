@@ -54,9 +54,11 @@ impl Metrics {
     /// Metrics at zero for the models of a catalog.
     #[must_use]
     pub fn new(catalog: &Catalog) -> Self {
-        let model =
-            |model: &crate::runtime::Model| ModelMetrics { name: model.name.clone(), ..Default::default() };
-        let models: Vec<ModelMetrics> = catalog.models.iter().map(model).collect();
+        let model = |model: &Arc<crate::runtime::Model>| ModelMetrics {
+            name: model.name.clone(),
+            ..Default::default()
+        };
+        let models: Vec<ModelMetrics> = catalog.models.values().map(model).collect();
         let row = || models.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             handoffs: models.iter().map(|_| row()).collect(),

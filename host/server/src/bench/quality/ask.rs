@@ -149,7 +149,8 @@ pub(super) fn pair(runtime: &Runtime, prefix: &str) -> Result<[String; 2], Bench
     let mut pair = None;
     for policy in ["entropy", "margin", "random"] {
         let name = format!("{prefix}/{policy}");
-        let Some(route) = runtime.catalog().routes.get(&name) else {
+        let catalog = runtime.catalog();
+        let Some(route) = catalog.routes.get(&name) else {
             return Err(BenchError::NoRoute { route: name });
         };
         let Ok(models) = <[String; 2]>::try_from(route.model_names.clone()) else {

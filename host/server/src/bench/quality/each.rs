@@ -42,7 +42,7 @@ pub async fn each(
     progress: &mut dyn Progress,
 ) -> Result<Each, BenchError> {
     let catalog = runtime.catalog();
-    if !catalog.models.iter().any(|model| model.name == large) {
+    if catalog.model(large).is_none() {
         return Err(BenchError::NoModel { model: large.to_owned() });
     }
     let mut asker = Asker::new(runtime, plan, progress);

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RoutingError;
 use crate::config::Config;
+use crate::control::Control;
 use crate::http::{self, HttpSettings};
 use crate::runtime::{Route, Runtime, StartError};
 
@@ -34,13 +35,12 @@ impl Served {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let mut settings = HttpSettings::new(&config);
-        // The benchmark asks without a key.
-        settings.tenants = Arc::default();
         // Nobody waits for answers that were broken off at the end of a run.
         settings.drain = Duration::ZERO;
         let runtime = Arc::new(started(config).await?);
         let shutdown = CancellationToken::new();
-        let serving = http::serve(listener, Arc::clone(&runtime), settings, shutdown.clone());
+        let control = Arc::new(Control::open(Arc::clone(&runtime)));
+        let serving = http::serve(listener, control, settings, shutdown.clone());
         let serving = tokio::spawn(serving);
         Ok(Self { runtime, address, shutdown, serving })
     }

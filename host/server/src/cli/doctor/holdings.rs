@@ -27,7 +27,7 @@ pub(super) fn policies(config: &Config) -> Vec<Finding> {
 }
 
 pub(super) fn loaded(catalog: &Catalog) -> Finding {
-    let models: Vec<&str> = catalog.models.iter().map(|model| model.name.as_str()).collect();
+    let models: Vec<&str> = catalog.models.values().map(|model| model.name.as_str()).collect();
     Finding::ok(
         "models and routes",
         format!("{} and {} routes loaded", models.join(", "), catalog.routes.len()),

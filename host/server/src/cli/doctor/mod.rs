@@ -81,7 +81,7 @@ pub(super) async fn doctor(args: Args, terminal: &Terminal) -> Result<(), CliErr
     match start(&config) {
         Err(error) => report.add(&Finding::fail("models and routes", error.to_string()))?,
         Ok(runtime) => {
-            report.add(&holdings::loaded(runtime.catalog()))?;
+            report.add(&holdings::loaded(&runtime.catalog()))?;
             for finding in answers::all(&config, &runtime).await {
                 report.add(&finding)?;
             }

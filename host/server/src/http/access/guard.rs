@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Caller, Rights};
+use super::bearer::bearer;
 use crate::http::error::ApiError;
 use crate::http::{App, body};
 
@@ -30,13 +30,15 @@ pub(in crate::http) async fn guard(State(app): State<App>, mut request: Request,
     if need == Need::Nothing {
         return next.run(request).await;
     }
-    let refusal = match app.access.caller(request.headers()) {
-        Ok(caller) if need == Need::Operator && caller.rights != Rights::Operator => {
+    let refusal = match app.control.access().caller(bearer(request.headers())) {
+        Ok(caller) if need == Need::Operator && !caller.is_operator() => {
             // As of any path that is not there: a tenant need not know what its operators can look at.
             ApiError::unknown_url(request.method().as_str(), request.uri().path())
         }
         Ok(caller) => {
-            caller.log();
+            if let Some(name) = caller.tenant() {
+                tracing::Span::current().record("tenant", name);
+            }
             request.extensions_mut().insert(caller);
             return next.run(request).await;
         }
@@ -62,14 +64,6 @@ impl Need {
             Some("/metrics") => Self::Operator,
             Some(pattern) if pattern.starts_with("/admin/") => Self::Operator,
             _ => Self::Key,
-        }
-    }
-}
-
-impl Caller {
-    fn log(&self) {
-        if let Some(member) = &self.member {
-            tracing::Span::current().record("tenant", member.name());
         }
     }
 }

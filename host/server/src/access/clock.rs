@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use super::seconds_since_1970;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The system's clocks, which whoever holds a clone can put forward: a test need not wait for a minute to pass.
 #[derive(Clone, Debug)]
@@ -32,7 +30,9 @@ impl Clock {
     }
 
     /// Seconds since 1970.
-    pub(super) fn unix_s(&self) -> u64 {
-        seconds_since_1970() + self.skipped.load(Ordering::Relaxed)
+    #[must_use]
+    pub fn unix_s(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+        now + self.skipped.load(Ordering::Relaxed)
     }
 }
