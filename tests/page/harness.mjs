@@ -58,46 +58,56 @@ export const answer = (page) => page.locator("#tokens").evaluate((node) => node.
 /// Answers a path with JSON, and keeps what was sent to it.
 export async function mock(page, path, answers) {
   const asked = [];
-  await page.route((url) => url.pathname === path || url.pathname.startsWith(`${path}/`), async (route) => {
-    const request = route.request();
-    const { pathname } = new URL(request.url());
-    asked.push({ method: request.method(), path: pathname, body: request.postData() });
-    const { status = 200, json } = answers({ method: request.method(), path: pathname });
-    await route.fulfill({ status, json });
-  });
+  await page.route(
+    (url) => url.pathname === path || url.pathname.startsWith(`${path}/`),
+    async (route) => {
+      const request = route.request();
+      const { pathname } = new URL(request.url());
+      asked.push({ method: request.method(), path: pathname, body: request.postData() });
+      const { status = 200, json } = answers({ method: request.method(), path: pathname });
+      await route.fulfill({ status, json });
+    },
+  );
   return asked;
 }
 
 /// Every text that can be seen, with its contrast to what lies behind it, where that is less than WCAG AA wants.
-export const faint = (page) => page.evaluate(() => {
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  // A canvas knows every way to write a colour.
-  const rgba = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-    return [r, g, b, a / 255];
-  };
-  const over = ([r, g, b, a], below) => [r, g, b].map((value, ix) => value * a + below[ix] * (1 - a));
-  const ground = (node) => {
-    if (!node) return [255, 255, 255];
-    const own = rgba(getComputedStyle(node).backgroundColor);
-    return own[3] === 1 ? own.slice(0, 3) : over(own, ground(node.parentElement));
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((value) => value / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = [];
-  for (const node of document.querySelectorAll("body *")) {
-    const hasText = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-    const isControl = node.matches("input, textarea, select");
-    if (!(hasText || isControl) || node.disabled || !node.checkVisibility() || node.matches("option, script, style")) continue;
-    const below = ground(node);
-    const lights = [light(over(rgba(getComputedStyle(node).color), below)), light(below)].sort((a, b) => b - a);
-    const ratio = (lights[0] + 0.05) / (lights[1] + 0.05);
-    if (ratio < 4.5) found.push(`${node.tagName} ${node.className?.baseVal ?? node.className} "${node.textContent.slice(0, 20)}" ${ratio.toFixed(2)}`);
-  }
-  return found;
-});
+export const faint = (page) =>
+  page.evaluate(() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    // A canvas knows every way to write a colour.
+    const rgba = (colour) => {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+      return [r, g, b, a / 255];
+    };
+    const over = ([r, g, b, a], below) => [r, g, b].map((value, ix) => value * a + below[ix] * (1 - a));
+    const ground = (node) => {
+      if (!node) return [255, 255, 255];
+      const own = rgba(getComputedStyle(node).backgroundColor);
+      return own[3] === 1 ? own.slice(0, 3) : over(own, ground(node.parentElement));
+    };
+    const light = (rgb) => {
+      const [r, g, b] = rgb
+        .map((value) => value / 255)
+        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const found = [];
+    for (const node of document.querySelectorAll("body *")) {
+      const hasText = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+      const isControl = node.matches("input, textarea, select");
+      if (!(hasText || isControl) || node.disabled || !node.checkVisibility() || node.matches("option, script, style"))
+        continue;
+      const below = ground(node);
+      const lights = [light(over(rgba(getComputedStyle(node).color), below)), light(below)].sort((a, b) => b - a);
+      const ratio = (lights[0] + 0.05) / (lights[1] + 0.05);
+      if (ratio < 4.5)
+        found.push(
+          `${node.tagName} ${node.className?.baseVal ?? node.className} "${node.textContent.slice(0, 20)}" ${ratio.toFixed(2)}`,
+        );
+    }
+    return found;
+  });

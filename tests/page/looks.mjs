@@ -38,7 +38,8 @@ async function every_text_can_be_read(browser, url, colorScheme) {
   await close();
 }
 
-export const every_text_can_be_read_on_light_paper = ({ browser, url }) => every_text_can_be_read(browser, url, "light");
+export const every_text_can_be_read_on_light_paper = ({ browser, url }) =>
+  every_text_can_be_read(browser, url, "light");
 export const every_text_can_be_read_on_dark_paper = ({ browser, url }) => every_text_can_be_read(browser, url, "dark");
 
 export async function a_phone_never_scrolls_sideways({ browser, url }) {

@@ -44,6 +44,10 @@ serve() {
 
 command -v chromium > /dev/null || install chromium
 command -v npm > /dev/null || install nodejs npm
+if ! node --eval 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
+    echo "playwright-core needs Node 20 or newer, and this is $(node --version)"
+    exit 1
+fi
 if [ $# -gt 0 ]; then
     binary=$1
 else

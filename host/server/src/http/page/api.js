@@ -31,7 +31,10 @@ export async function ask(path, { method = "GET", json, body, signal } = {}) {
     throw new ApiError(0, { message: "the server does not answer" });
   });
   if (response.ok) return response;
-  const error = await response.json().then((said) => said.error, () => null);
+  const error = await response.json().then(
+    (said) => said.error,
+    () => null,
+  );
   if (response.status === 401) document.dispatchEvent(new CustomEvent("need-key"));
   throw new ApiError(response.status, error ?? { message: `the server answered ${response.status}` });
 }
@@ -40,7 +43,7 @@ export const get = async (path) => (await ask(path)).json();
 export const send = async (method, path, json) => (await ask(path, { method, json: JSON.stringify(json) })).json();
 
 /// Seeds have 64 bits, more than a number holds here: they stay as they were written, where the browser can tell.
-const exact = (key, value, context) => (key === "seed" ? context?.source ?? value : value);
+const exact = (key, value, context) => (key === "seed" ? (context?.source ?? value) : value);
 
 /// The objects of an event stream, as they come, up to `[DONE]`. An error within the stream is thrown.
 export async function* events(response) {

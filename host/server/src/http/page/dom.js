@@ -28,13 +28,36 @@ function fill(node, attributes, children) {
 
 /// A table in a box that scrolls by itself, so that the page never has to.
 export function table(caption, head, rows) {
-  const cell = (content, ix) =>
-    ix === 0 ? el("th", { scope: "row" }, content) : el("td", {}, content);
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {},
+  const cell = (content, ix) => (ix === 0 ? el("th", { scope: "row" }, content) : el("td", {}, content));
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      {},
       el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((content, ix) => cell(content ?? "–", ix)))))));
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head.map((name) => el("th", { scope: "col" }, name)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) =>
+          el(
+            "tr",
+            {},
+            row.map((content, ix) => cell(content ?? "–", ix)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /// A number with three digits that matter, short enough for a table: 0.0123, 4.56, 1,234, 5.7 M.

@@ -35,11 +35,24 @@ class Knob {
     this.power = isLow ? 3 : 1;
     const id = `knob-${key}`;
     this.input = el("input", { id, type: "number", min: least, max: most, step: whole ? 1 : "any", value });
-    this.slider = this.hasSlider() && el("input", {
-      type: "range", min: 0, max: PLACES, step: 1, "aria-label": `${key}, slider`, "aria-describedby": `${id}-doc`,
-    });
-    this.node = el("div", { class: "knob" },
-      el("label", { for: id }, key), this.slider, this.input, el("p", { id: `${id}-doc`, class: "quiet" }, doc));
+    this.slider =
+      this.hasSlider() &&
+      el("input", {
+        type: "range",
+        min: 0,
+        max: PLACES,
+        step: 1,
+        "aria-label": `${key}, slider`,
+        "aria-describedby": `${id}-doc`,
+      });
+    this.node = el(
+      "div",
+      { class: "knob" },
+      el("label", { for: id }, key),
+      this.slider,
+      this.input,
+      el("p", { id: `${id}-doc`, class: "quiet" }, doc),
+    );
     this.input.addEventListener("input", () => {
       this.place();
       changed();

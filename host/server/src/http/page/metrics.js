@@ -37,7 +37,9 @@ export function shown(is) {
   timer = null;
   if (!is) return;
   // Whatever comes of that: without it, models have colours too.
-  models().catch(() => {}).finally(tick);
+  models()
+    .catch(() => {})
+    .finally(tick);
   timer = setInterval(() => document.hidden || tick(), EVERY_MS);
 }
 
@@ -50,7 +52,9 @@ export function parse(text) {
     const labels = [...(found[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)];
     const plain = (value) => value.replace(/\\(.)/g, (_, escaped) => (escaped === "n" ? "\n" : escaped));
     samples.push({
-      name: found[1], labels: Object.fromEntries(labels.map(([, key, value]) => [key, plain(value)])), value: Number(found[3]),
+      name: found[1],
+      labels: Object.fromEntries(labels.map(([, key, value]) => [key, plain(value)])),
+      value: Number(found[3]),
     });
   }
   return samples;
@@ -87,13 +91,20 @@ function draw(scrape, last) {
     ...COLUMNS.map(([name, of]) => cell(`${model} ${name}`, of(...glasses(scrape, last, { model })), colourOf(model))),
   ];
   const totals = TOTALS.map(([name, of]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, cell(name, of(...glasses(scrape, last, {})), "plain"))));
+    el("div", {}, el("dt", {}, name), el("dd", {}, cell(name, of(...glasses(scrape, last, {})), "plain"))),
+  );
   byId("panel-metrics").replaceChildren(
     el("dl", { class: "facts cards" }, totals),
     table("Models", ["model", ...COLUMNS.map(([name]) => name)], names.map(row)),
     handoffs(scrape, last, names),
-    el("p", { class: "quiet" }, "Every two seconds, the last minute; the same numbers as ",
-      el("code", {}, "GET /metrics"), "."));
+    el(
+      "p",
+      { class: "quiet" },
+      "Every two seconds, the last minute; the same numbers as ",
+      el("code", {}, "GET /metrics"),
+      ".",
+    ),
+  );
 }
 
 function cell(key, value, colour) {
@@ -104,7 +115,11 @@ function cell(key, value, colour) {
 
 function handoffs(scrape, last, names) {
   const rate = (source, target) => glasses(scrape, last, { source, target })[1]("handoffs_total");
-  const of = (source, target) => (source === target ? "·" : cell(`${source}>${target}`, rate(source, target), colourOf(source)));
-  const rows = names.map((source) => [el("b", { class: colourOf(source) }, source), ...names.map((target) => of(source, target))]);
+  const of = (source, target) =>
+    source === target ? "·" : cell(`${source}>${target}`, rate(source, target), colourOf(source));
+  const rows = names.map((source) => [
+    el("b", { class: colourOf(source) }, source),
+    ...names.map((target) => of(source, target)),
+  ]);
   return names.length > 1 && table("Handoffs per second, from each model to each", ["from \\ to", ...names], rows);
 }

@@ -7,7 +7,8 @@ import { colourOf, models } from "./models.js";
 import { Knobs } from "./knobs.js";
 import { Tokens } from "./tokens.js";
 
-const EXAMPLE = "Mia has 31 shells. She finds 24 more shells. A magic box makes them 3 times as many. " +
+const EXAMPLE =
+  "Mia has 31 shells. She finds 24 more shells. A magic box makes them 3 times as many. " +
   "How many shells does Mia have now?";
 
 let listed = [];
@@ -49,9 +50,15 @@ export async function shown(is) {
   const isRoute = (model) => model.route.policy !== null;
   const routes = listed.filter(isRoute);
   const before = byId("model").value;
-  byId("model").replaceChildren(...[
-    routes.length && group("Routes", routes), group("Models alone", listed.filter((model) => !isRoute(model))),
-  ].filter(Boolean));
+  byId("model").replaceChildren(
+    ...[
+      routes.length && group("Routes", routes),
+      group(
+        "Models alone",
+        listed.filter((model) => !isRoute(model)),
+      ),
+    ].filter(Boolean),
+  );
   if (listed.some(({ id }) => id === before)) byId("model").value = before;
   say("");
   chosen();
@@ -76,7 +83,10 @@ function body() {
   const [temperature, most, seed] = ["temperature", "max-tokens", "seed"].map((id) => byId(id).value);
   const request = {
     model: knobs.model(byId("model").value),
-    messages: [...(system ? [{ role: "system", content: system }] : []), { role: "user", content: byId("prompt").value }],
+    messages: [
+      ...(system ? [{ role: "system", content: system }] : []),
+      { role: "user", content: byId("prompt").value },
+    ],
     ...(temperature !== "" && { temperature: Number(temperature) }),
     ...(most !== "" && { max_tokens: Number(most) }),
     ...(seed !== "" && { seed }),
@@ -84,7 +94,7 @@ function body() {
     route_trace: true,
   };
   // Within a prompt the quotes would be escaped, so this is the field.
-  return JSON.stringify(request).replace(/"seed":"(-?\d+)"/, "\"seed\":$1");
+  return JSON.stringify(request).replace(/"seed":"(-?\d+)"/, '"seed":$1');
 }
 
 /// For a shell: within single quotes only they themselves mean something.
@@ -161,16 +171,26 @@ function finish(run, wasStopped) {
   byId("entropy").hidden = !isAnswer;
   if (!isAnswer) return;
   const guard = tokens.told.find((token) => token.proposal?.why?.signal === "entropy")?.proposal.why;
-  byId("entropy").replaceChildren(byId("entropy").firstElementChild,
-    el("div", { class: "scroll", tabindex: "0" }, entropies(tokens.told, colourOf, guard?.above)));
+  byId("entropy").replaceChildren(
+    byId("entropy").firstElementChild,
+    el("div", { class: "scroll", tabindex: "0" }, entropies(tokens.told, colourOf, guard?.above)),
+  );
 }
 
 /// The legend and the numbers of an answer.
 function sum(run) {
   const all = tokens.told;
   const count = (name) => all.filter(({ model }) => model === name).length;
-  byId("legend").replaceChildren(...run.names.map((name) => el("li", { class: colourOf(name) },
-    el("b", {}, name), ` ${count(name)} · ${percent(all.length ? count(name) / all.length : 0)}`)));
+  byId("legend").replaceChildren(
+    ...run.names.map((name) =>
+      el(
+        "li",
+        { class: colourOf(name) },
+        el("b", {}, name),
+        ` ${count(name)} · ${percent(all.length ? count(name) / all.length : 0)}`,
+      ),
+    ),
+  );
   if (!all.length) return;
   const seconds = (run.last - run.first) / 1000;
   const read = all.reduce((sum, token) => sum + tokens.cost(token), 0) / all.length;
@@ -183,8 +203,9 @@ function sum(run) {
     run.arm && ["experiment", run.arm],
     run.fell && ["fell back", run.fell],
   ];
-  byId("facts").replaceChildren(...facts.filter(Boolean).map(([name, value]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  byId("facts").replaceChildren(
+    ...facts.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
 }
 
 async function judge(score) {

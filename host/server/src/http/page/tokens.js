@@ -33,10 +33,17 @@ export class Tokens {
     const ix = this.told.push({ ...token, ms }) - 1;
     const part = token.text === "" ? " part" : "";
     const other = token.model === this.route.entry ? "" : " other";
-    const node = el("span", {
-      role: "option", class: `token ${this.colours(token.model)}${other}${part}`, tabindex: ix === 0 ? 0 : -1,
-      "aria-selected": ix === 0, "data-ix": ix,
-    }, token.text);
+    const node = el(
+      "span",
+      {
+        role: "option",
+        class: `token ${this.colours(token.model)}${other}${part}`,
+        tabindex: ix === 0 ? 0 : -1,
+        "aria-selected": ix === 0,
+        "data-ix": ix,
+      },
+      token.text,
+    );
     this.root.append(node);
   }
 
@@ -72,7 +79,8 @@ export class Tokens {
     tip.replaceChildren(
       el("strong", { class: this.colours(token.model) }, token.model),
       el("code", {}, token.text === "" ? "(no text yet)" : JSON.stringify(token.text)),
-      el("dl", {}, this.facts(token).flatMap(row)));
+      el("dl", {}, this.facts(token).flatMap(row)),
+    );
     node.setAttribute("aria-describedby", "tip");
     tip.hidden = false;
     // Of a token that is broken over two lines, the first part.
@@ -84,8 +92,10 @@ export class Tokens {
 
   facts(token) {
     const { proposal } = token;
-    const dropped = proposal && `${JSON.stringify(proposal.text)} of ${proposal.model}, ` +
-      `entropy ${number(proposal.entropy)}, margin ${number(proposal.margin)}`;
+    const dropped =
+      proposal &&
+      `${JSON.stringify(proposal.text)} of ${proposal.model}, ` +
+        `entropy ${number(proposal.entropy)}, margin ${number(proposal.margin)}`;
     const facts = [
       ["why", this.why(token)],
       proposal && ["replaced", dropped],
@@ -108,7 +118,7 @@ export class Tokens {
   /// Weights that were read for a token: its model's, and those of the model whose token it replaced.
   cost({ model, proposal }) {
     const { weights } = this.route;
-    return (weights[model] ?? 0) + (proposal ? weights[proposal.model] ?? 0 : 0);
+    return (weights[model] ?? 0) + (proposal ? (weights[proposal.model] ?? 0) : 0);
   }
 
   price(token) {
