@@ -12,8 +12,9 @@ use policy::PolicyHost;
 use tokio::sync::Notify;
 
 use super::binding::Policies;
-use super::catalog::{Catalog, Route};
-use super::load::{LoadProgress, StartError};
+use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
+use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
+use super::subserver::Fleet;
 use crate::config::{self, Config};
 
 /// The catalog in force.
@@ -21,24 +22,33 @@ pub(super) struct Live {
     /// Read for every request, and never waited for.
     current: ArcSwap<Catalog>,
     /// Held while a change is made.
-    policies: Mutex<Policies>,
+    workshop: Mutex<Workshop>,
     /// Routes that are out of the catalog and may still have requests.
     retired: Mutex<Vec<Arc<Route>>>,
     /// Something was retired.
     left: Notify,
 }
 
+/// What changes are made with.
+struct Workshop {
+    loader: Loader,
+    fleet: Arc<Fleet>,
+    policies: Policies,
+}
+
 /// A catalog that is being changed.
 pub struct Draft<'a> {
-    policies: &'a mut Policies,
+    workshop: &'a mut Workshop,
     catalog: Catalog,
 }
 
 impl Live {
-    pub(super) fn new(config: &Config, catalog: Catalog) -> Self {
+    /// Nothing is served yet.
+    pub(super) fn new(config: &Config, fleet: Arc<Fleet>) -> Self {
+        let workshop = Workshop { loader: Loader::new(config), fleet, policies: Policies::new(config) };
         Self {
-            current: ArcSwap::from_pointee(catalog),
-            policies: Mutex::new(Policies::new(config)),
+            current: ArcSwap::default(),
+            workshop: Mutex::new(workshop),
             retired: Mutex::default(),
             left: Notify::new(),
         }
@@ -49,9 +59,9 @@ impl Live {
     }
 
     pub(super) fn change<T, E>(&self, change: impl FnOnce(&mut Draft<'_>) -> Result<T, E>) -> Result<T, E> {
-        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workshop = self.workshop.lock().unwrap_or_else(PoisonError::into_inner);
         let catalog = Catalog::clone(&self.current.load());
-        let mut draft = Draft { policies: &mut policies, catalog };
+        let mut draft = Draft { workshop: &mut workshop, catalog };
         let told = change(&mut draft)?;
         let next = draft.catalog;
         self.retire(&next);
@@ -107,6 +117,45 @@ impl Draft<'_> {
         &self.catalog
     }
 
+    /// Takes these models for all that are there. One that is written as it was stays; one that is written otherwise is loaded
+    /// anew beside the one before, whose requests end there. Routes of models that went have to be set again.
+    ///
+    /// # Errors
+    /// [`StartError`], naming the model.
+    pub fn set_models(&mut self, config: &Config, progress: &mut dyn LoadProgress) -> Result<(), StartError> {
+        let stays = |model: &Model| config.models.get(&model.name) == Some(&model.written);
+        let gone: Vec<ModelIx> =
+            self.catalog.models.iter().filter(|(_, model)| !stays(model)).map(|(ix, _)| *ix).collect();
+        for ix in gone {
+            let model = self.catalog.models.remove(&ix);
+            model.and_then(|model| self.catalog.routes.remove(&model.name));
+        }
+        let fresh = config.models.iter().filter(|(name, _)| self.catalog.model(name).is_none()).collect();
+        for fresh in self.workshop.loader.load(&fresh, &config.server, progress)? {
+            self.seat(fresh)?;
+        }
+        Ok(())
+    }
+
+    /// Begins the subserver of a model, and makes the model a route of its own name.
+    fn seat(&mut self, fresh: Fresh) -> Result<(), StartError> {
+        let Fresh { written, tokenizer, heads, powered } = fresh;
+        let (name, meter) = (powered.name.clone(), Arc::clone(&powered.meter));
+        let spec = powered.engine.spec().clone();
+        let (ix, subserver) = self.workshop.fleet.seat(powered).map_err(StartError::Thread)?;
+        let model = Model { name: name.clone(), spec, tokenizer, heads, meter, written, subserver };
+        self.catalog.models.insert(ix, Arc::new(model));
+        let route = assemble(&name, &self.catalog, vec![ix], None, Deciding::Single);
+        self.catalog.routes.insert(name, Arc::new(route));
+        Ok(())
+    }
+
+    /// Policies run under the limits of this configuration from now on; every route has to be set again.
+    pub fn set_sandbox(&mut self, config: &Config) {
+        self.workshop.policies = Policies::new(config);
+        self.catalog.routes.retain(|_, route| route.is_model());
+    }
+
     /// Takes these routes for all that are there. One that is written as it was stays the same route, with all that it has
     /// learnt.
     ///
@@ -131,11 +180,11 @@ impl Draft<'_> {
     /// [`StartError`], naming the route.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
         let there = self.catalog.routes.get(name);
-        if there.is_some_and(|route| route.written.as_ref() == Some(written)) {
+        if there.is_some_and(|route| route.written.as_ref() == Some(written) && self.has_models_of(route)) {
             return Ok(());
         }
-        let route = self.policies.bind(name, written, &self.catalog)?;
-        self.catalog.host = Some(self.policies.host()?);
+        let route = self.workshop.policies.bind(name, written, &self.catalog)?;
+        self.catalog.host = Some(self.workshop.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
         Ok(())
     }
@@ -145,7 +194,14 @@ impl Draft<'_> {
     /// # Errors
     /// [`StartError::Sandbox`], if it cannot be set up.
     pub fn policy_host(&mut self) -> Result<Arc<PolicyHost>, StartError> {
-        self.policies.host()
+        self.workshop.policies.host()
+    }
+
+    fn has_models_of(&self, route: &Route) -> bool {
+        let is_there = |(ix, model): (&ModelIx, &Arc<Model>)| {
+            self.catalog.models.get(ix).is_some_and(|there| Arc::ptr_eq(there, model))
+        };
+        route.models.iter().zip(&route.by_role).all(is_there)
     }
 }
 

@@ -1,10 +1,12 @@
 //! What can be seen of the running system: metrics here, logs through `tracing`.
 
+mod meter;
 mod metrics;
 mod page;
 mod policies;
 mod scheduling;
 
+pub use meter::Meter;
 pub use metrics::{Metrics, Waiting};
 pub use policies::{PolicyGauges, RevisionGauges, RouteGauges};
 pub use scheduling::{ModelGauges, SchedulingGauges};

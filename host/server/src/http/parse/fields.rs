@@ -11,14 +11,14 @@ use crate::http::error::{ApiError, Fault, shortened};
 
 /// An object and where it stands in the body.
 #[derive(Debug)]
-pub(super) struct Fields {
+pub(in crate::http) struct Fields {
     path: String,
     map: Map<String, Value>,
 }
 
 impl Fields {
     /// The object at `path`; the body itself is at "".
-    pub(super) fn of(value: Value, path: &str) -> Result<Self, ApiError> {
+    pub(in crate::http) fn of(value: Value, path: &str) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: path.to_owned(), map }),
             other if path.is_empty() => {
@@ -34,7 +34,7 @@ impl Fields {
         self.map.remove(key).filter(|value| !value.is_null())
     }
 
-    pub(super) fn string(&mut self, key: &str) -> Result<Option<String>, ApiError> {
+    pub(in crate::http) fn string(&mut self, key: &str) -> Result<Option<String>, ApiError> {
         self.take(key).map(|value| text(value, &self.path(key))).transpose()
     }
 
@@ -46,7 +46,11 @@ impl Fields {
         }
     }
 
-    pub(super) fn integer(&mut self, key: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
+    pub(in crate::http) fn integer(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let path = self.path(key);
         let wanted = format!("a whole number {}", bounds(&range));
@@ -76,7 +80,7 @@ impl Fields {
     }
 
     /// Refuses what was not taken.
-    pub(super) fn finish(self) -> Result<(), ApiError> {
+    pub(in crate::http) fn finish(self) -> Result<(), ApiError> {
         let Some(key) = self.map.keys().next() else { return Ok(()) };
         let key = shortened(key);
         let path = self.path(&key);

@@ -16,7 +16,7 @@ use journey::{Adjustments, Sampling};
 use serde_json::Value;
 
 use super::error::{ApiError, Fault};
-use fields::Fields;
+pub(super) use fields::Fields;
 
 /// Which of the two endpoints speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
