@@ -57,7 +57,7 @@ fn shape(reply: &Reply) -> (u16, String, Vec<(String, String)>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_without_a_good_key_gets_further_than_the_probes() {
+async fn nobody_without_a_good_key_gets_further_than_the_probes_and_the_page() {
     let (server, _) = guarded();
     let wrong = {
         let mut bytes = [1; 40];
@@ -78,7 +78,7 @@ async fn nobody_without_a_good_key_gets_further_than_the_probes() {
     for path in paths.into_iter().chain(OPERATORS) {
         for path in [path.to_owned(), format!("{path}/"), format!("/{path}"), format!("{path}%2f")] {
             for (ix, method) in METHODS.into_iter().enumerate() {
-                let open = ["/health", "/ready"].contains(&&*path) && ["GET", "HEAD"].contains(&method);
+                let open = ["/", "/health", "/ready"].contains(&&*path) && ["GET", "HEAD"].contains(&method);
                 // Each path with every kind of key, not each with each method: that is all of them often enough.
                 for key in bad.iter().skip(ix % 2).step_by(2) {
                     let reply = server.ask(key.as_deref(), method, &path, "{}").await;

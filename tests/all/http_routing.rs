@@ -41,6 +41,10 @@ async fn the_trace_says_who_made_each_token_and_why() {
             let proposal = &token["proposal"];
             assert_eq!((&token["model"], &proposal["model"]), (&json!("large"), &json!("small")));
             assert!(proposal["entropy"].as_f64().unwrap() > 0.4, "the route's threshold: {proposal}");
+            let why =
+                json!({"signal": "entropy", "value": proposal["entropy"], "above": proposal["why"]["above"]});
+            assert_eq!(proposal["why"], why, "the guard that fired");
+            assert!((proposal["why"]["above"].as_f64().unwrap() - 0.4).abs() < 1e-6);
         }
     }
     assert!(proposals > 0, "no token was handed off, so the test shows nothing");
@@ -94,6 +98,10 @@ async fn models_and_routes_are_listed_with_what_can_be_set() {
     let parameters = policy["parameters"].as_array().unwrap();
     let threshold = parameters.iter().find(|parameter| parameter["key"] == "threshold").unwrap();
     assert_eq!((&threshold["value"], &threshold["least"]), (&json!(0.4), &json!(0.0)));
+    assert_eq!(threshold["whole"], false);
+    let alone = |ix: usize| models[ix]["route"]["weights"][0].as_u64().unwrap();
+    assert_eq!(route["weights"], json!([alone(6), alone(0)]), "as many as the models have");
+    assert!(alone(0) > alone(6) && alone(6) > 0);
     assert_eq!(models[0]["route"]["policy"], Value::Null);
     assert_eq!(models[0]["context"], 1024);
 }

@@ -13,6 +13,7 @@ mod http_clients;
 mod http_errors;
 mod http_keys;
 mod http_life;
+mod http_page;
 mod http_quotas;
 mod http_routing;
 mod http_sampling;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 400;
+const KINDS: [&str; 8] = ["rs", "wit", "py", "sh", "js", "mjs", "css", "html"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
@@ -17,7 +18,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             if !["target", ".git", "node_modules"].contains(&name.to_string_lossy().as_ref()) {
                 sources(&path, found);
             }
-        } else if path.extension().is_some_and(|e| e == "rs" || e == "wit" || e == "py" || e == "sh") {
+        } else if path.extension().is_some_and(|e| KINDS.iter().any(|kind| e == *kind)) {
             found.push(path);
         }
     }

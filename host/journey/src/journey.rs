@@ -20,7 +20,7 @@ mod visiting;
 use crate::decision::{Decision, Handoff, Parcel};
 use crate::history::History;
 use crate::ids::{JourneyId, Role};
-use crate::outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
+use crate::outcome::{Consult, Effect, FinishReason, Fired, Made, Proposal, Refused};
 use crate::question::Answer;
 use crate::request::{Request, Routing, Rules};
 use crate::step::{Sampled, Step};
@@ -191,8 +191,7 @@ impl Journey {
                 return Ok(end);
             }
         } else if let Some(sampled) = self.held.take() {
-            let proposal = Proposal { by: self.here, token: sampled.token, entropy: sampled.signals.entropy };
-            self.output.proposal = Some(proposal);
+            self.output.proposal = Some(self.proposal(&sampled));
         }
         Ok(self.depart(handoff))
     }
@@ -320,6 +319,16 @@ impl Journey {
             Trigger::Start => self.answer().is_empty(),
             Trigger::End => self.request.ends.tokens.contains(&sampled.token),
         }
+    }
+
+    /// What is told of a token that is dropped for another model's.
+    fn proposal(&self, sampled: &Sampled) -> Proposal {
+        let value = |guard: u32| {
+            let trigger = &self.request.rules()?.guards.get(guard as usize)?.fires;
+            Some(trigger.signal()?.of(sampled, self.request.vocabulary.len()))
+        };
+        let fired = self.asks(sampled).flatten().map(|guard| Fired { guard, value: value(guard) });
+        Proposal { by: self.here, token: sampled.token, signals: sampled.signals, fired }
     }
 
     fn step(&self, sampled: &Sampled, fired: Option<u32>, answers: Vec<Answer>) -> Step {

@@ -2,7 +2,7 @@
 
 use crate::decision::Offer;
 use crate::ids::Role;
-use crate::step::{Sampled, Step};
+use crate::step::{Sampled, Signals, Step};
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,19 @@ pub struct Proposal {
     pub by: Role,
     /// The dropped token.
     pub token: u32,
-    /// Entropy of the distribution it came from, in nats.
-    pub entropy: f32,
+    /// Scalars of the distribution it came from.
+    pub signals: Signals,
+    /// What let the policy be asked about it; none for a policy that is asked about every token.
+    pub fired: Option<Fired>,
+}
+
+/// A guard that fired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fired {
+    /// Which, by its index in [`Rules::guards`](crate::Rules::guards).
+    pub guard: u32,
+    /// The value of its signal, if it compares one.
+    pub value: Option<f32>,
 }
 
 /// A committed token of the answer.

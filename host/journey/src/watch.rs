@@ -65,6 +65,17 @@ pub enum Trigger {
     End,
 }
 
+impl Trigger {
+    /// The signal that it compares, if it compares one.
+    #[must_use]
+    pub fn signal(&self) -> Option<Signal> {
+        match self {
+            Self::Above(signal, _) | Self::Below(signal, _) => Some(*signal),
+            Self::Text(_) | Self::AfterText(_) | Self::Start | Self::End => None,
+        }
+    }
+}
+
 /// Ends a visit or a draft; the token at which it holds is the last one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {

@@ -49,6 +49,7 @@ fn the_dropped_proposal_is_shown_with_the_token_that_replaced_it() {
     let made = journey.take_output();
     let proposal = made[0].proposal.expect("the visit replaced a proposal");
     assert_eq!((made[0].by, proposal.by, proposal.token), (Role(1), Role(0), sampled.token));
+    assert_eq!((proposal.signals, proposal.fired), (sampled.signals, None), "asked without a guard");
     assert_eq!(journey.pending(), (3, &[made[0].sampled.token][..]), "resume appends one token");
 }
 

@@ -3,7 +3,7 @@
 //! The only room that knows what a client sees. A request goes through `listen` (connections) → `envelope`
 //! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, tokens) → the
 //! [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
-//! are chosen in `error` alone.
+//! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
 
 mod access;
 mod body;
@@ -13,6 +13,7 @@ mod generate;
 mod keys;
 mod listen;
 mod models;
+mod page;
 mod parse;
 mod prepare;
 mod random;
@@ -101,6 +102,8 @@ impl App {
 /// All routes, in OpenAI's dialect to the last error.
 pub fn router(app: App) -> Router {
     let routes = Router::new()
+        .route("/", get(page::index))
+        .route("/page/{file}", get(page::file))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/chat/completions", post(generate::chat))

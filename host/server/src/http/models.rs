@@ -1,7 +1,7 @@
 //! What can be asked for: models and routes as OpenAI's model objects.
 //!
-//! Beyond OpenAI's fields each object has `route`: the models by role, the policy with its revision, and what can be
-//! set in the model's name after `@`.
+//! Beyond OpenAI's fields each object has `route`: the models by role with the number of their weights, the policy with
+//! its revision, and what can be set in the model's name after `@`.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use super::App;
 use super::error::ApiError;
 use crate::access::Caller;
-use crate::runtime::Route;
+use crate::runtime::{Catalog, ModelIx, Route};
 
 /// `GET /v1/models`
 pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let catalog = app.runtime.catalog();
     let routes = caller.all(&catalog);
-    let models: Vec<Value> = routes.map(|route| model(route, app.started)).collect();
+    let models: Vec<Value> = routes.map(|route| model(&catalog, route, app.started)).collect();
     Json(json!({"object": "list", "data": models}))
 }
 
@@ -33,10 +33,11 @@ pub(super) async fn retrieve(
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
     let catalog = app.runtime.catalog();
     let route = caller.find(&catalog, &id).ok_or_else(|| ApiError::no_model(&id))?;
-    Ok(Json(model(route, app.started)))
+    Ok(Json(model(&catalog, route, app.started)))
 }
 
-fn model(route: &Route, created: u64) -> Value {
+fn model(catalog: &Catalog, route: &Route, created: u64) -> Value {
+    let weights = |ix: &ModelIx| catalog.models.get(ix).map(|model| model.spec.parameters);
     json!({
         "id": route.name,
         "object": "model",
@@ -45,6 +46,7 @@ fn model(route: &Route, created: u64) -> Value {
         "context": route.context,
         "route": {
             "models": route.model_names,
+            "weights": route.models.iter().map(weights).collect::<Vec<Option<u64>>>(),
             "fallback": route.model_names[route.fallback(route.policy_revision().as_deref()).index()],
             "policy": route.policy_revision().map(|revision| policy(route, &revision)),
         },
@@ -62,6 +64,7 @@ fn policy(route: &Route, revision: &Revision) -> Value {
             "default": parameter.default,
             "least": finite(*parameter.range.start()),
             "most": finite(*parameter.range.end()),
+            "whole": parameter.whole,
             "doc": parameter.doc,
         })
     };

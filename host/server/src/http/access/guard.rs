@@ -15,7 +15,7 @@ use crate::http::{App, body};
 /// What a route asks of its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Nothing: probes have no keys.
+    /// Nothing: probes have no keys, and a page must be there before its user can type one.
     Nothing,
     /// A key.
     Key,
@@ -56,7 +56,11 @@ pub(in crate::http) async fn guard(State(app): State<App>, mut request: Request,
 impl Need {
     fn of(method: &Method, pattern: Option<&str>) -> Self {
         match pattern {
-            Some("/health" | "/ready") if [Method::GET, Method::HEAD].contains(method) => Self::Nothing,
+            Some("/health" | "/ready" | "/" | "/page/{file}")
+                if [Method::GET, Method::HEAD].contains(method) =>
+            {
+                Self::Nothing
+            }
             Some("/metrics") => Self::Operator,
             Some(pattern) if pattern.starts_with("/admin/") => Self::Operator,
             _ => Self::Key,
@@ -69,10 +73,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_probes_need_no_key() {
+    fn only_probes_and_the_page_need_no_key() {
         let need = |method: Method, pattern| Need::of(&method, pattern);
         assert_eq!(need(Method::GET, Some("/health")), Need::Nothing);
         assert_eq!(need(Method::POST, Some("/health")), Need::Key);
+        assert_eq!(
+            [need(Method::GET, Some("/")), need(Method::HEAD, Some("/page/{file}"))],
+            [Need::Nothing; 2]
+        );
+        assert_eq!([need(Method::POST, Some("/")), need(Method::PUT, Some("/page/{file}"))], [Need::Key; 2]);
         assert_eq!(need(Method::GET, None), Need::Key);
         assert_eq!(need(Method::GET, Some("/v1/anything/new")), Need::Key);
         assert_eq!(need(Method::OPTIONS, Some("/admin/anything/new")), Need::Operator);

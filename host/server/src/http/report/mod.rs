@@ -45,11 +45,14 @@ impl Report {
     pub(super) fn new(dialect: Dialect, shape: Shape, model: String, answer: &Answer) -> Self {
         let revision = answer.revision.as_ref().map(|revision| revision.digest().to_string());
         let policy = answer.revision.as_ref().map(|revision| revision.descriptor().name.clone());
+        let rules = answer.revision.as_ref().zip(answer.settings.as_ref());
+        let rules = rules.map(|(revision, settings)| revision.descriptor().rules(settings));
         let trace = Trace {
             route: answer.route.name.clone(),
             policy,
             revision: revision.clone(),
             settings: answer.settings.as_ref().map(settings),
+            guards: rules.map(|rules| rules.guards).unwrap_or_default(),
             seed: 0,
             fell_back: None,
         };
@@ -99,7 +102,7 @@ impl Report {
             text: made.text.clone(),
             token_ids: if self.shape.token_ids { vec![made.sampled.token] } else { Vec::new() },
             logprobs: logprobs.unwrap_or_default(),
-            trace: self.trace.iter().map(|_| trace::token(made, &self.route, &self.vocabulary)).collect(),
+            trace: self.trace.iter().map(|trace| trace.token(made, &self.route, &self.vocabulary)).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The texts of the traced tokens are the visible ones, so that, joined, they are the answer.
 
-use journey::{Made, Proposal, Vocabulary};
+use journey::{Fired, Guard, Made, Proposal, Signal, Trigger, Vocabulary};
 use serde_json::{Value, json};
 
 use crate::runtime::Route;
@@ -18,6 +18,8 @@ pub(super) struct Trace {
     pub(super) revision: Option<String>,
     /// The values of the policy's parameters; a share that was asked for is a threshold here.
     pub(super) settings: Option<Value>,
+    /// When its policy is asked, with the limits that hold for this answer.
+    pub(super) guards: Vec<Guard>,
     /// Key of the answer's randomness.
     pub(super) seed: u64,
     /// Why the answer goes on without its policy.
@@ -38,27 +40,58 @@ impl Trace {
         object["tokens"] = tokens.into();
         object
     }
+
+    /// One committed token.
+    pub(super) fn token(&self, made: &Made, route: &Route, vocabulary: &Vocabulary) -> Value {
+        let signals = made.sampled.signals;
+        let proposal = |proposal: &Proposal| {
+            json!({
+                "model": route.model_names[proposal.by.index()],
+                "token": proposal.token,
+                "text": String::from_utf8_lossy(vocabulary.bytes(proposal.token)),
+                "entropy": proposal.signals.entropy,
+                "top1": proposal.signals.top1,
+                "margin": proposal.signals.margin,
+                "why": proposal.fired.and_then(|fired| self.why(fired)),
+            })
+        };
+        json!({
+            "token": made.sampled.token,
+            "text": made.text,
+            "model": route.model_names[made.by.index()],
+            "entropy": signals.entropy,
+            "top1": signals.top1,
+            "margin": signals.margin,
+            "logprob": made.sampled.logprob,
+            "proposal": made.proposal.as_ref().map(proposal),
+        })
+    }
+
+    /// The guard that fired: a signal's value and its limit, or what the token was.
+    fn why(&self, Fired { guard, value }: Fired) -> Option<Value> {
+        Some(match &self.guards.get(guard as usize)?.fires {
+            Trigger::Above(signal, limit) => {
+                json!({"signal": name(*signal), "value": value, "above": limit})
+            }
+            Trigger::Below(signal, limit) => {
+                json!({"signal": name(*signal), "value": value, "below": limit})
+            }
+            Trigger::Text(text) => json!({ "text": text }),
+            Trigger::AfterText(text) => json!({ "after_text": text }),
+            Trigger::Start => json!({"at": "start"}),
+            Trigger::End => json!({"at": "end"}),
+        })
+    }
 }
 
-/// One committed token.
-pub(super) fn token(made: &Made, route: &Route, vocabulary: &Vocabulary) -> Value {
-    let signals = made.sampled.signals;
-    let proposal = |proposal: &Proposal| {
-        json!({
-            "model": route.model_names[proposal.by.index()],
-            "token": proposal.token,
-            "text": String::from_utf8_lossy(vocabulary.bytes(proposal.token)),
-            "entropy": proposal.entropy,
-        })
-    };
-    json!({
-        "token": made.sampled.token,
-        "text": made.text,
-        "model": route.model_names[made.by.index()],
-        "entropy": signals.entropy,
-        "top1": signals.top1,
-        "margin": signals.margin,
-        "logprob": made.sampled.logprob,
-        "proposal": made.proposal.as_ref().map(proposal),
-    })
+/// A signal as the trace calls it.
+fn name(signal: Signal) -> String {
+    match signal {
+        Signal::Entropy => "entropy".to_owned(),
+        Signal::EntropyNorm => "entropy_norm".to_owned(),
+        Signal::Top1 => "top1".to_owned(),
+        Signal::Margin => "margin".to_owned(),
+        Signal::Logprob => "logprob".to_owned(),
+        Signal::Score(index) => format!("score_{index}"),
+    }
 }
