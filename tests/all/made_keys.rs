@@ -96,3 +96,33 @@ async fn what_cannot_be_done_is_told_with_what_to_do() {
     assert_eq!(server.ask(Some(&key(2)), "GET", KEYS, "").await.status, 404);
     assert_eq!(server.ask(None, "GET", KEYS, "").await.status, 401);
 }
+
+#[tokio::test]
+async fn fifty_streams_go_on_when_their_key_is_revoked_and_when_the_server_drains() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = server(Some(folder.path()));
+    let (secret, id) = made(&server, &json!({})).await;
+    let open = async |key: &str| {
+        let open = (0..50).map(|ix| {
+            let mut body = chat("small", ix, 0.0);
+            body["max_tokens"] = json!(400);
+            body["ignore_eos"] = json!(true);
+            let server = &server;
+            async move { server.stream_as(Some(key), CHAT, &body).await }
+        });
+        futures_util::future::join_all(open).await
+    };
+    let end_well = async |mut streams: Vec<e2e::Events>| {
+        for stream in &mut streams {
+            let chunks = stream.chunks().await;
+            assert_eq!(chunks[chunks.len() - 1]["choices"][0]["finish_reason"], "length");
+        }
+    };
+    let running = open(&secret).await;
+    assert_eq!(admin(&server, "DELETE", &format!("{KEYS}/{id}"), &json!({})).await.status, 200);
+    assert!(!works(&server, &secret).await, "no new request begins");
+    end_well(running).await;
+    let running = open(&key(2)).await;
+    server.begin_shutdown();
+    end_well(running).await;
+}
