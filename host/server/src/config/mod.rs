@@ -4,6 +4,7 @@
 //! policies themselves (does the folder hold a model, does the policy know the setting) is checked when they load.
 
 mod error;
+mod experiments;
 mod scheduling;
 mod sim;
 mod tables;
@@ -13,6 +14,7 @@ mod tests;
 mod tree;
 
 pub use error::ConfigError;
+pub(crate) use experiments::NO_SHADOWS;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
 pub use tree::{Config, HeadSource, Isolation, Model, PolicySource, Route, Sandbox, Server};

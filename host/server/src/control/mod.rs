@@ -9,6 +9,7 @@ use store::{Store, StoreError};
 
 use crate::access::{Access, Clock};
 use crate::config::Config;
+use crate::experiments::{ExperimentError, Experiments};
 use crate::runtime::Runtime;
 
 /// The running system and what is kept of it over restarts.
@@ -16,6 +17,7 @@ pub struct Control {
     runtime: Arc<Runtime>,
     access: Arc<Access>,
     store: Option<Store>,
+    experiments: Experiments,
     /// Held while a change is made, so that what is in force is what was made durable last.
     changing: Mutex<()>,
 }
@@ -30,6 +32,9 @@ pub enum ControlError {
     /// What is kept cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The experiments of the configuration cannot be had.
+    #[error(transparent)]
+    Experiments(Box<ExperimentError>),
     /// The thread that made the change has ended badly.
     #[error("the server failed at this change; its log says more")]
     Panicked,
@@ -40,23 +45,34 @@ impl Control {
     #[must_use]
     pub fn open(runtime: Arc<Runtime>) -> Self {
         let access = Arc::new(Access::open(Clock::default()));
-        Self { runtime, access, store: None, changing: Mutex::default() }
+        let experiments = Experiments::new(Arc::clone(&runtime));
+        Self { runtime, access, store: None, experiments, changing: Mutex::default() }
     }
 
-    /// Of a system with this configuration. Where changes are kept, those that were made before are put in force.
+    /// Of a system with this configuration; blocks on the disk and on compilers. Where changes are kept, those that were made before are put in force.
     ///
     /// # Errors
-    /// [`ControlError::Store`], e.g. if another server uses the folder.
+    /// [`ControlError::Store`], e.g. if another server uses the folder; [`ControlError::Experiments`], naming the table that
+    /// cannot be had.
     pub fn new(runtime: Arc<Runtime>, config: &Config) -> Result<Self, ControlError> {
         let store = config.server.data_dir.as_deref().map(Store::open).transpose()?;
         let access = Arc::new(Access::new(&config.tenants));
-        Ok(Self { access, store, ..Self::open(runtime) })
+        let control = Self { access, store, ..Self::open(runtime) };
+        let begun = control.experiments.begin(&control, config);
+        begun.map_err(|error| ControlError::Experiments(Box::new(error)))?;
+        Ok(control)
     }
 
     /// Who may ask.
     #[must_use]
     pub fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// The experiments on routes.
+    #[must_use]
+    pub fn experiments(&self) -> &Experiments {
+        &self.experiments
     }
 
     /// The running system.

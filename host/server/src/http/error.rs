@@ -54,6 +54,12 @@ pub(super) enum Fault {
     Method,
     /// The client took too long to send its body.
     Slow,
+    /// There is nothing of this name.
+    Absent,
+    /// What is there does not allow it.
+    Conflict,
+    /// It would have to be kept, and nothing is.
+    NoDataDir,
     /// The body is larger than allowed.
     TooLarge,
     /// The body is compressed.
@@ -139,7 +145,8 @@ impl Fault {
             Self::Unknown | Self::Unsupported | Self::Context => StatusCode::BAD_REQUEST,
             Self::Key => StatusCode::UNAUTHORIZED,
             Self::Exceeded(_) | Self::Beyond => StatusCode::TOO_MANY_REQUESTS,
-            Self::Model | Self::Url => StatusCode::NOT_FOUND,
+            Self::Model | Self::Url | Self::Absent => StatusCode::NOT_FOUND,
+            Self::Conflict | Self::NoDataDir => StatusCode::CONFLICT,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -178,6 +185,9 @@ impl Fault {
             Self::Model => "model_not_found",
             Self::Url => "unknown_url",
             Self::Method => "method_not_allowed",
+            Self::Absent => "not_found",
+            Self::Conflict => "conflict",
+            Self::NoDataDir => "no_data_dir",
             Self::Slow => "request_timeout",
             Self::TooLarge => "request_too_large",
             Self::Encoding => "unsupported_encoding",

@@ -10,6 +10,7 @@ use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
 use super::share::{self, Calibration, Knob, Seen};
+use super::split::Split;
 use crate::config;
 
 /// A model's place among the server's models and subservers.
@@ -181,6 +182,8 @@ pub struct Catalog {
     pub models: BTreeMap<ModelIx, Arc<Model>>,
     /// Routes by name; each model is also a route of its own name.
     pub routes: BTreeMap<String, Arc<Route>>,
+    /// Routes that an experiment divides between arms, by the route's name.
+    pub(super) splits: BTreeMap<String, Arc<Split>>,
     /// Runs the policies of the routes, if there are any.
     pub(super) host: Option<Arc<PolicyHost>>,
 }
@@ -213,6 +216,18 @@ impl Catalog {
     /// [`NoSuchRoute`].
     pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
         Selected::find(name, |route| self.routes.get(route))
+    }
+
+    /// What divides a route between arms, if anything does.
+    #[must_use]
+    pub fn split(&self, route: &str) -> Option<&Arc<Split>> {
+        self.splits.get(route)
+    }
+
+    /// Every route that may serve a request, those of arms included; some may come twice.
+    pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Route>> {
+        let arms = self.splits.values().flat_map(|split| &split.arms).map(|arm| &arm.route);
+        self.routes.values().chain(arms)
     }
 
     /// The model of this name.

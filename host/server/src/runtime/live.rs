@@ -3,17 +3,20 @@
 //! A change is made on a copy and takes the catalog's place in one step. What a change takes out is kept until the last
 //! request that began with it has ended: its drop may wait for a thread, which no decode loop must do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use experiment::definition::Arm;
+use experiment::{Assigner, Experiment};
 use policy::PolicyHost;
 use tokio::sync::Notify;
 
 use super::binding::Policies;
 use super::catalog::{Catalog, Route};
 use super::load::{LoadProgress, StartError};
+use super::split::{self, Split, SplitArm, SplitError};
 use crate::config::{self, Config};
 
 /// The catalog in force.
@@ -77,12 +80,11 @@ impl Live {
     /// Keeps what the next catalog does not have.
     fn retire(&self, next: &Catalog) {
         let current = self.current.load();
-        let kept = |name: &str, route: &Arc<Route>| {
-            next.routes.get(name).is_some_and(|next| Arc::ptr_eq(next, route))
-        };
-        let gone = current.routes.iter().filter(|(name, route)| !kept(name, route));
+        // By address, and each once: an arm may be served by the route itself.
+        let mut known: BTreeSet<*const Route> = next.serving().map(Arc::as_ptr).collect();
+        let gone = current.serving().filter(|route| known.insert(Arc::as_ptr(route)));
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        retired.extend(gone.map(|(_, route)| Arc::clone(route)));
+        retired.extend(gone.map(Arc::clone));
         if !retired.is_empty() {
             self.left.notify_one();
         }
@@ -122,13 +124,16 @@ impl Draft<'_> {
             self.set_route(name, written)?;
             progress.route(name);
         }
+        // An experiment on a route that is gone says so, where experiments are shown.
+        let Catalog { splits, routes, .. } = &mut self.catalog;
+        splits.retain(|route, _| routes.contains_key(route));
         Ok(())
     }
 
-    /// Adds a route, or takes it for the one of the same name.
+    /// Adds a route, or takes it for the one of the same name. An experiment on it goes on, over the new one.
     ///
     /// # Errors
-    /// [`StartError`], naming the route.
+    /// [`StartError`], naming the route, or the experiment whose arms do not fit the new one.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
         let there = self.catalog.routes.get(name);
         if there.is_some_and(|route| route.written.as_ref() == Some(written)) {
@@ -137,7 +142,60 @@ impl Draft<'_> {
         let route = self.policies.bind(name, written, &self.catalog)?;
         self.catalog.host = Some(self.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
+        if let Some(split) = self.catalog.splits.get(name).map(Arc::clone) {
+            let again = self.set_split(&split.experiment, split.begun_unix_ms);
+            again.map_err(|source| StartError::Split { experiment: split.name().to_owned(), source })?;
+        }
         Ok(())
+    }
+
+    /// Divides a route between the arms of an experiment as it stands. What serves an arm stays the same where it is
+    /// written as it was.
+    ///
+    /// # Errors
+    /// [`SplitError`], naming the key of the experiment.
+    pub fn set_split(&mut self, experiment: &Experiment, begun_unix_ms: u64) -> Result<(), SplitError> {
+        let definition = &experiment.definition;
+        let base = Arc::clone(split::base(&self.catalog, &definition.route)?);
+        let there = self.catalog.splits.get(&definition.route).map(Arc::clone);
+        if there.as_ref().is_some_and(|split| split.is_of(experiment, begun_unix_ms, &base)) {
+            return Ok(());
+        }
+        let mut arms = Vec::with_capacity(definition.arms.len());
+        for arm in &definition.arms {
+            let route =
+                if arm.is_plain() { Arc::clone(&base) } else { self.arm(arm, &base, there.as_deref())? };
+            arms.push(SplitArm { name: arm.name.as_str().into(), route });
+        }
+        let (assigner, experiment) = (Assigner::new(experiment), experiment.clone());
+        let route = experiment.definition.route.clone();
+        let split = Split { experiment, begun_unix_ms, assigner, arms, base };
+        self.catalog.splits.insert(route, Arc::new(split));
+        Ok(())
+    }
+
+    /// The route serves everybody again.
+    pub fn clear_split(&mut self, route: &str) {
+        self.catalog.splits.remove(route);
+    }
+
+    fn arm(&mut self, arm: &Arm, base: &Route, there: Option<&Split>) -> Result<Arc<Route>, SplitError> {
+        let written = split::written(arm, base, &self.catalog)?;
+        let same = there.and_then(|split| {
+            split
+                .arms
+                .iter()
+                .find(|there| *there.name == *arm.name && there.route.written.as_ref() == Some(&written))
+        });
+        if let Some(same) = same {
+            return Ok(Arc::clone(&same.route));
+        }
+        let bound = self.policies.bind(&base.name, &written, &self.catalog);
+        let route =
+            bound.map_err(|error| SplitError::new(format!("arms.{}", arm.name), error.to_string()))?;
+        self.catalog.host =
+            Some(self.policies.host().map_err(|error| SplitError::new("arms", error.to_string()))?);
+        Ok(Arc::new(route))
     }
 
     /// What runs policies here.

@@ -16,8 +16,10 @@ mod live;
 mod load;
 mod policies;
 mod share;
+mod split;
 mod subserver;
 mod traveller;
+mod witness;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +40,8 @@ pub use live::Draft;
 use live::Live;
 use load::load_models;
 pub use load::{LoadProgress, StartError};
+pub use split::{Split, SplitArm, SplitError};
+pub use witness::{Course, Witness};
 
 use crate::config::Config;
 use crate::telemetry::Metrics;
@@ -155,14 +159,19 @@ impl Runtime {
     /// # Errors
     /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
     pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
-        self.submit_for(selected, ask, Bill::default())
+        self.submit_for(selected, ask, (Bill::default(), Witness::default()))
     }
 
-    /// Puts a request in line, and its bill with it.
+    /// Puts a request in line, and with it those who are told when it is over.
     ///
     /// # Errors
-    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing.
-    pub fn submit_for(&self, selected: &Selected, mut ask: Ask, bill: Bill) -> Result<Answer, SubmitError> {
+    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing, the witness has seen nothing.
+    pub fn submit_for(
+        &self,
+        selected: &Selected,
+        mut ask: Ask,
+        told: (Bill, Witness),
+    ) -> Result<Answer, SubmitError> {
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }
@@ -197,7 +206,7 @@ impl Runtime {
         let submission = Submission {
             id,
             tenant: ask.tenant,
-            bill,
+            told,
             request,
             route: Arc::clone(route),
             decider,

@@ -11,14 +11,14 @@ use crate::http::error::{ApiError, Fault, shortened};
 
 /// An object and where it stands in the body.
 #[derive(Debug)]
-pub(super) struct Fields {
+pub(in crate::http) struct Fields {
     path: String,
     map: Map<String, Value>,
 }
 
 impl Fields {
     /// The object at `path`; the body itself is at "".
-    pub(super) fn of(value: Value, path: &str) -> Result<Self, ApiError> {
+    pub(in crate::http) fn of(value: Value, path: &str) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: path.to_owned(), map }),
             other if path.is_empty() => {
@@ -34,7 +34,7 @@ impl Fields {
         self.map.remove(key).filter(|value| !value.is_null())
     }
 
-    pub(super) fn string(&mut self, key: &str) -> Result<Option<String>, ApiError> {
+    pub(in crate::http) fn string(&mut self, key: &str) -> Result<Option<String>, ApiError> {
         self.take(key).map(|value| text(value, &self.path(key))).transpose()
     }
 
@@ -59,7 +59,11 @@ impl Fields {
         }
     }
 
-    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ApiError> {
+    pub(in crate::http) fn number(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ApiError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let path = self.path(key);
         let wanted = format!("a number {}", bounds(&range));
@@ -76,7 +80,7 @@ impl Fields {
     }
 
     /// Refuses what was not taken.
-    pub(super) fn finish(self) -> Result<(), ApiError> {
+    pub(in crate::http) fn finish(self) -> Result<(), ApiError> {
         let Some(key) = self.map.keys().next() else { return Ok(()) };
         let key = shortened(key);
         let path = self.path(&key);
@@ -89,7 +93,7 @@ impl Fields {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    pub(super) fn missing(&self, key: &str, wanted: &str) -> ApiError {
+    pub(in crate::http) fn missing(&self, key: &str, wanted: &str) -> ApiError {
         let path = self.path(key);
         let message = format!("{path:?} is missing; it must be {wanted}");
         ApiError::field(Fault::Missing, path, message)

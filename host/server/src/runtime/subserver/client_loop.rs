@@ -37,11 +37,14 @@ async fn admit(submission: Submission, inboxes: &Arc<[Inbox<Inbound>]>, shared: 
     drop(waiting);
     let Ok(permit) = place else { return };
     let begin = start(&submission);
-    let Submission { id, tenant, mut bill, request, route, client, accepted, .. } = submission;
+    let Submission { id, tenant, told: (mut bill, mut witness), request, route, client, accepted, .. } =
+        submission;
     bill.add(request.prompt.len());
+    witness.begins(request.prompt.len());
     let journey = Journey::new(id, request);
     let place = Place::new(permit, accepted);
-    let mut traveller = Box::new(Traveller::new((journey, tenant, bill), route, client, place, shared));
+    let mut traveller =
+        Box::new(Traveller::new((journey, tenant, (bill, witness)), route, client, place, shared));
     if let Some((revision, start)) = begin {
         if revision.lane(tenant.0) == Lane::Own {
             return shared.lane.begin(traveller, revision, start, inboxes);

@@ -27,6 +27,7 @@ use super::catalog::{ModelIx, Route};
 use super::group::{Group, Inbox, Seating};
 use super::lane::LaneHandle;
 use super::traveller::{Accepted, Place, Traveller};
+use super::witness::Witness;
 use crate::telemetry::Metrics;
 use cross_model::Outgoing;
 use decode_loop::DecodeLoop;
@@ -35,7 +36,8 @@ use decode_loop::DecodeLoop;
 pub(super) struct Submission {
     pub(super) id: JourneyId,
     pub(super) tenant: Tenant,
-    pub(super) bill: Bill,
+    /// Who is told when it is over.
+    pub(super) told: (Bill, Witness),
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
