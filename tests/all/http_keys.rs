@@ -15,7 +15,8 @@ const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// What is for operators only.
-const OPERATORS: [&str; 3] = ["/metrics", "/admin/scheduler", "/admin/policies"];
+const OPERATORS: [&str; 5] =
+    ["/metrics", "/admin/scheduler", "/admin/policies", "/admin/experiments", "/admin/experiments/x/pause"];
 
 /// The key of a number, as its owner sends it.
 pub(crate) fn key(of: u8) -> String {
