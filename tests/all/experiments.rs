@@ -20,15 +20,16 @@ pub(crate) fn kept_in(folder: &Path, more: &str) -> Server {
 
 /// An experiment that gives a part of the keys to the margin policy.
 pub(crate) fn definition(route: &str, sticky: Value, weight_bp: u16) -> Value {
-    json!({
+    let mut body = json!({
         "route": route,
         "seed": SEED,
-        "sticky": sticky,
         "arms": [
             {"name": "control", "weight_bp": 10_000 - weight_bp},
             {"name": "margin", "weight_bp": weight_bp, "policy": "builtin:margin"},
         ],
-    })
+    });
+    body["sticky"] = sticky;
+    body
 }
 
 /// Asks an operator's question of a server without keys, which must be answered.
@@ -254,27 +255,26 @@ async fn what_cannot_be_had_is_refused_by_its_key() {
         change(&mut body);
         server.ask(None, "PUT", "/admin/experiments/share", &body.to_string()).await
     };
-    let cases: [(&dyn Fn(&mut Value), &str, &str); 9] = [
-        (&|body| body["seed"] = json!("short"), "seed", "shorter than 16"),
-        (&|body| body["route"] = json!("nowhere"), "route", "no route \"nowhere\""),
-        (&|body| body["route"] = json!("small"), "route", "single model"),
-        (&|body| body["arms"][1]["policy"] = json!("builtin:nothing"), "arms.margin", "builtin:margin"),
-        (&|body| body["arms"][1]["policy"] = json!("/etc/passwd"), "arms.margin.policy", "builtin:NAME"),
-        (
-            &|body| body["arms"][1]["models"] = json!(["small", "huge"]),
-            "arms.margin.models",
-            "no model \"huge\"",
-        ),
-        (&|body| body["arms"][1]["settings"] = json!({"speed": 1}), "arms.margin", "speed"),
-        (&|body| body["arms"][1]["weight_bp"] = json!(1001), "arms", "10001"),
-        (&|body| body["name"] = json!("other"), "name", "not the one in the path"),
-    ];
-    for (change, param, problem) in cases {
+    let refused_for = async |param: &str, problem: &str, change: &dyn Fn(&mut Value)| {
         let reply = put(change).await;
         let message = refused(&reply, 400, "invalid_value");
         assert_eq!(reply.json()["error"]["param"], param, "{message}");
         assert!(message.contains(problem), "{message}");
-    }
+    };
+    let nothing = json!("builtin:nothing");
+    refused_for("seed", "shorter than 16", &|body| body["seed"] = json!("short")).await;
+    refused_for("route", "no route \"nowhere\"", &|body| body["route"] = json!("nowhere")).await;
+    refused_for("route", "single model", &|body| body["route"] = json!("small")).await;
+    refused_for("arms.margin", "builtin:margin", &|body| body["arms"][1]["policy"] = nothing.clone()).await;
+    refused_for("arms.margin.policy", "builtin:NAME", &|body| body["arms"][1]["policy"] = json!("/a.wasm"))
+        .await;
+    refused_for("arms.margin.models", "no model \"huge\"", &|body| {
+        body["arms"][1]["models"] = json!(["huge"])
+    })
+    .await;
+    refused_for("arms.margin", "speed", &|body| body["arms"][1]["settings"] = json!({"speed": 1})).await;
+    refused_for("arms", "10001", &|body| body["arms"][1]["weight_bp"] = json!(1001)).await;
+    refused_for("name", "not the one in the path", &|body| body["name"] = json!("other")).await;
     let shadow = put(&|body| body["shadows"] = json!([{"name": "next", "weight_bp": 100}])).await;
     refused(&shadow, 400, "unsupported_parameter");
     assert_eq!(put(&|_| {}).await.status, 201);

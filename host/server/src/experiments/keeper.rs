@@ -56,12 +56,8 @@ async fn save(control: &Arc<Control>, forget: bool) {
     });
     match saved.await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::error!(%error, "what experiments observed cannot be saved; it is tried again")
-        }
-        Err(error) => {
-            tracing::error!(%error, "saving what experiments observed panicked; please report this")
-        }
+        Ok(Err(error)) => tracing::error!(%error, "observations cannot be saved; it is tried again"),
+        Err(error) => tracing::error!(%error, "saving observations panicked; please report this"),
     }
 }
 

@@ -105,8 +105,8 @@ impl Watching {
         self.last = now;
     }
 
-    fn tell(self: Box<Self>, ended: Ended) {
-        let Self { told, prompt: Some(prompt), fell_back, ttft_s, gaps_s, made, .. } = *self else { return };
+    fn tell(self, ended: Ended) {
+        let Self { told, prompt: Some(prompt), fell_back, ttft_s, gaps_s, made, .. } = self else { return };
         let usage = |completion: u64| Usage { prompt: if completion > 0 { prompt } else { 0 }, completion };
         let usage = made.into_iter().map(usage).collect();
         told(Course { ended, fell_back, ttft_s, gaps_s, usage });
