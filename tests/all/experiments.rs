@@ -269,14 +269,17 @@ async fn what_cannot_be_had_is_refused_by_its_key() {
     refused_for("arms.margin.policy", "builtin:NAME", &|body| body["arms"][1]["policy"] = json!("/a.wasm"))
         .await;
     refused_for("arms.margin.models", "no model \"huge\"", &|body| {
-        body["arms"][1]["models"] = json!(["huge"])
+        body["arms"][1]["models"] = json!(["huge"]);
     })
     .await;
     refused_for("arms.margin", "speed", &|body| body["arms"][1]["settings"] = json!({"speed": 1})).await;
     refused_for("arms", "10001", &|body| body["arms"][1]["weight_bp"] = json!(1001)).await;
     refused_for("name", "not the one in the path", &|body| body["name"] = json!("other")).await;
-    let shadow = put(&|body| body["shadows"] = json!([{"name": "next", "weight_bp": 100}])).await;
-    refused(&shadow, 400, "unsupported_parameter");
+    let shadow = |of: Value| json!([of]);
+    let heads = json!({"name": "next", "weight_bp": 100, "policy": "builtin:r2r"});
+    refused_for("shadows.next", "decides by signals", &|body| body["shadows"] = shadow(heads.clone())).await;
+    let entry = json!({"name": "next", "weight_bp": 100, "models": ["large", "small"]});
+    refused_for("shadows.next.models", "entry model", &|body| body["shadows"] = shadow(entry.clone())).await;
     assert_eq!(put(&|_| {}).await.status, 201);
     assert_eq!(put(&|_| {}).await.status, 200, "the same words again change nothing");
     refused(&put(&|body| body["seed"] = json!("another seed of sixteen")).await, 409, "conflict");

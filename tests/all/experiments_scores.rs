@@ -225,3 +225,60 @@ async fn tokens_have_the_price_of_their_model_and_a_client_that_leaves_is_counte
     // Of the answer that was cut off at least three tokens, whoever made them.
     assert!(control["cost"].as_f64().unwrap() >= usage["small"].as_f64().unwrap(), "{control}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shadows_are_asked_about_the_same_tokens_and_change_no_answer() {
+    let alike = "{ name = \"alike\", weight_bp = 10000, settings = { threshold = 0.4 } }";
+    let never = "{ name = \"never\", weight_bp = 10000, settings = { threshold = 20 } }";
+    let margin = "{ name = \"margin\", weight_bp = 10000, policy = \"builtin:margin\" }";
+    let some = "{ name = \"some\", weight_bp = 0, policy = \"builtin:margin\" }";
+    let table = format!(
+        "[experiments.new]\nroute = \"pair/entropy\"\nseed = \"a seed that nobody knows\"\nsticky = \"user\"\narms = [\n\
+         {{ name = \"control\", weight_bp = 10000 }},\n{{ name = \"treatment\", weight_bp = 0 }}]\n\
+         shadows = [{alike}, {never}, {margin}, {some}]"
+    );
+    let server = Server::start(&format!("{}\n{table}", tokenrouter::config::EMBEDDED));
+    let problems = held_out(Mix::DEFAULT, 79, 12);
+    let (mut small, mut large) = (0, 0);
+    for (user, problem) in problems.iter().enumerate() {
+        let mut body = json!({
+            "model": "pair/entropy", "temperature": 0, "max_tokens": 200, "user": format!("user-{user}"),
+            "messages": [{"role": "user", "content": problem.question}],
+        });
+        let answer = server.post(CHAT, &body).await.json();
+        let usage = &answer["usage"]["completion_tokens_by_model"];
+        small += usage["small"].as_u64().expect("a count");
+        large += usage["large"].as_u64().expect("a count");
+        body["model"] = json!("pair/entropy@threshold=0.4");
+        let without = server.post(CHAT, &body).await.json();
+        assert_eq!(answer["choices"], without["choices"], "shadows change nothing");
+    }
+    let began = Instant::now();
+    let shadows = loop {
+        let shown = admin(&server, "GET", "/new", &Value::Null).await;
+        let shadows = shown["shadows"].as_array().expect("shadows").clone();
+        if shadows[..3].iter().all(|shadow| shadow["answers"] == 12) {
+            break shadows;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{shown:#}");
+    };
+    let [alike, never, margin, some] = &shadows[..] else { panic!("four shadows") };
+    // Of visits of one token each token of the large model was left to it by one of the small model's: what is asked about
+    // is what the small model made, and what it left.
+    assert_eq!(alike["asked"], small + large, "{alike}");
+    assert_eq!(
+        (&alike["agreement"], &alike["failed"], &alike["skipped"]),
+        (&json!(1.0), &json!(0), &json!(0))
+    );
+    let share = large as f64 / (small + large) as f64;
+    assert!((alike["share"]["large"].as_f64().unwrap() - share).abs() < 1e-9, "{alike} {share}");
+    assert_eq!(never["share"]["large"], 0.0);
+    assert!((never["agreement"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-9, "{never} {share}");
+    let of_margin = margin["share"]["large"].as_f64().unwrap();
+    assert!(of_margin > 0.0 && of_margin < 0.5 && margin["agreement"].as_f64().unwrap() > 0.5, "{margin}");
+    assert_eq!(
+        (&some["answers"], &some["agreement"]),
+        (&json!(0), &Value::Null),
+        "no request is copied to it"
+    );
+}

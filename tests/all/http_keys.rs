@@ -15,8 +15,7 @@ const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// What is for operators only.
-const OPERATORS: [&str; 5] =
-    ["/metrics", "/admin/scheduler", "/admin/policies", "/admin/experiments", "/admin/experiments/x/pause"];
+const OPERATORS: [&str; 4] = ["/metrics", "/admin/scheduler", "/admin/policies", "/admin/experiments"];
 
 /// The key of a number, as its owner sends it.
 pub(crate) fn key(of: u8) -> String {

@@ -11,6 +11,7 @@
 
 mod asking;
 mod commit;
+mod considering;
 mod drawing;
 mod output;
 mod rewriting;
@@ -20,7 +21,7 @@ mod visiting;
 use crate::decision::{Decision, Handoff, Parcel};
 use crate::history::History;
 use crate::ids::{JourneyId, Role};
-use crate::outcome::{Consult, Effect, FinishReason, Made, Proposal, Refused};
+use crate::outcome::{Considered, Consult, Effect, FinishReason, Made, Proposal, Refused};
 use crate::question::Answer;
 use crate::request::{Request, Routing, Rules};
 use crate::step::{Sampled, Step};
@@ -53,6 +54,8 @@ pub struct Journey {
     hops: u32,
     /// See [`Rules::observe`].
     observed: Vec<f32>,
+    /// See [`Rules::considered`].
+    considered: Vec<Considered>,
     /// Tokens ever committed, dropped ones included.
     commits: usize,
     /// A token that waits for the policy.
@@ -81,6 +84,7 @@ impl Journey {
             run: 0,
             hops: 0,
             observed: Vec::new(),
+            considered: Vec::new(),
             commits: 0,
             held: None,
             answers: Vec::new(),
@@ -284,6 +288,7 @@ impl Journey {
         if let Some((_, signal)) = observe.filter(|(role, _)| *role == self.here) {
             self.observed.push(signal.of(&sampled, self.request.vocabulary.len()));
         }
+        self.note(&sampled);
         let Some(fired) = self.asks(&sampled) else {
             return Consult::Settled(self.commit_and(Effect::Decode, sampled));
         };

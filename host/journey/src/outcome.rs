@@ -2,7 +2,7 @@
 
 use crate::decision::Offer;
 use crate::ids::Role;
-use crate::step::{Sampled, Step};
+use crate::step::{Sampled, Signals, Step};
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,28 @@ pub struct Proposal {
     pub token: u32,
     /// Entropy of the distribution it came from, in nats.
     pub entropy: f32,
+}
+
+/// A token of the entry model at which the route was open, as a policy of signals saw it; see
+/// [`Rules::considered`](crate::Rules::considered).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Considered {
+    /// The journey's position; keys the policy's random numbers.
+    pub position: u64,
+    /// As [`Step::index`].
+    pub index: u32,
+    /// As [`Step::run`].
+    pub run: u32,
+    /// As [`Step::at_eos`].
+    pub at_eos: bool,
+    /// The token.
+    pub token: u32,
+    /// Its log-probability.
+    pub logprob: f32,
+    /// Its signals.
+    pub signals: Signals,
+    /// Whether the journey left for another model here.
+    pub left: bool,
 }
 
 /// A committed token of the answer.

@@ -216,7 +216,7 @@ impl Caller {
 
     /// A number for its tenant that stays over restarts.
     #[must_use]
-    pub fn owner(&self) -> u64 {
+    pub fn lasting_number(&self) -> u64 {
         identity(&Sha256::digest(self.lasting_name().unwrap_or_default())).0
     }
 

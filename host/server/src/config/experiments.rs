@@ -28,9 +28,6 @@ pub(super) fn check(
             ConfigError::value(format!("experiments.{name:?}"), error.to_string())
         };
         definition.check().map_err(refused)?;
-        if !definition.shadows.is_empty() {
-            return Err(ConfigError::value(key("shadows"), NO_SHADOWS));
-        }
         if !routes.contains_key(&definition.route) {
             let known: Vec<&str> = routes.keys().map(String::as_str).collect();
             let problem =
@@ -45,6 +42,7 @@ pub(super) fn check(
         definition
             .arms
             .iter_mut()
+            .chain(&mut definition.shadows)
             .for_each(|arm| arm.policy = arm.policy.take().map(|text| in_folder(text, folder)));
         checked.insert(name, definition);
     }
@@ -58,9 +56,6 @@ fn in_folder(text: String, folder: &Path) -> String {
         PolicySource::Builtin(_) => text,
     }
 }
-
-/// Why an experiment with shadow arms is refused.
-pub(crate) const NO_SHADOWS: &str = "shadow arms are not supported; leave them out";
 
 #[cfg(test)]
 mod tests {
@@ -97,12 +92,6 @@ mod tests {
             (
                 format!("[experiments.a]\nroute = \"r\"\n{ARMS}[experiments.b]\nroute = \"r\"\n{ARMS}"),
                 "experiments.\"b\".route: the experiment \"a\" is on it",
-            ),
-            (
-                format!(
-                    "[experiments.a]\nroute = \"r\"\n{ARMS}shadows = [{{ name = \"c\", weight_bp = 1 }}]"
-                ),
-                "experiments.\"a\".shadows: shadow arms are not",
             ),
             (
                 "[models.b]\nfiles = \"y\"\nprice_per_token = -1.0".to_owned(),

@@ -14,7 +14,6 @@ mod tests;
 mod tree;
 
 pub use error::ConfigError;
-pub(crate) use experiments::NO_SHADOWS;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
 pub use tree::{Config, HeadSource, Isolation, Model, PolicySource, Route, Sandbox, Server};

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use experiment::tally::{Ended, Usage};
+use experiment::tally::{Ended, Replayed, Usage};
 use experiment::{Answer, Experiment, Tallies, Unit};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ struct Pages {
     tallies: Tallies,
     /// By arm, since the process began: unlike tallies they outlive a change of weights.
     counts: Vec<Counts>,
+    /// By shadow, since the process began: answers that it was not asked about, as too many waited.
+    skipped: Vec<u64>,
     /// Whether there is something that the store does not have.
     is_unsaved: bool,
     /// Whether there is something that the guardrails have not seen.
@@ -56,14 +58,14 @@ impl Book {
             saved.begun_unix_ms == begun_unix_ms
                 && saved.tallies.phase == experiment.phase
                 && saved.tallies.arms.len() == arms
+                && saved.tallies.shadows.len() == experiment.definition.shadows.len()
         };
         let tallies = saved.filter(is_of).map_or_else(|| Tallies::new(experiment), |saved| saved.tallies);
         let counts = vec![Counts::default(); arms];
+        let skipped = vec![0; experiment.definition.shadows.len()];
         // What is on the store may have crossed a guardrail just before the server stopped.
-        Self {
-            begun_unix_ms,
-            pages: Mutex::new(Pages { tallies, counts, is_unsaved: false, is_unchecked: true }),
-        }
+        let pages = Pages { tallies, counts, skipped, is_unsaved: false, is_unchecked: true };
+        Self { begun_unix_ms, pages: Mutex::new(pages) }
     }
 
     /// The experiment is as it is now; where its weights have changed, the tallies begin anew.
@@ -84,7 +86,7 @@ impl Book {
 
     /// An answer of this arm is over. Without a unit it is counted, and says nothing of the arm.
     pub(super) fn ended(&self, arm: usize, unit: Option<Unit>, course: &Course, cost: f64) {
-        let Course { ended, fell_back, ttft_s, gaps_s, usage } = course;
+        let Course { ended, fell_back, ttft_s, gaps_s, usage, .. } = course;
         let mut pages = self.pages();
         if let Some(counts) = pages.counts.get_mut(arm) {
             counts.add(course, cost);
@@ -106,6 +108,25 @@ impl Book {
         pages.is_unsaved = true;
         pages.is_unchecked = true;
         true
+    }
+
+    /// A shadow was asked about an answer.
+    pub(super) fn shadowed(&self, shadow: usize, unit: Unit, replayed: &Replayed) {
+        let mut pages = self.pages();
+        pages.tallies.shadowed(shadow, unit, replayed);
+        pages.is_unsaved = true;
+    }
+
+    /// A shadow was not asked about an answer, as too many waited.
+    pub(super) fn skipped(&self, shadow: usize) {
+        if let Some(skipped) = self.pages().skipped.get_mut(shadow) {
+            *skipped += 1;
+        }
+    }
+
+    /// By shadow: answers that it was not asked about.
+    pub(super) fn skips(&self) -> Vec<u64> {
+        self.pages().skipped.clone()
     }
 
     /// The tallies as they are now.

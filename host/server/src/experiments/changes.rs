@@ -13,7 +13,7 @@ use store::{Area, Kind, Store, StoreError, Why};
 use super::book::{Book, Saved};
 use super::kept::{Wanted, wanted};
 use super::{Entry, ExperimentError, Experiments, Kept, Source, now_unix_ms};
-use crate::config::{Config, NO_SHADOWS};
+use crate::config::Config;
 use crate::control::Control;
 use crate::runtime::{Draft, SplitError};
 
@@ -56,6 +56,7 @@ impl Experiments {
             self.take_in(control, table, step).map_err(|error| in_table(&table.name, error))?;
         }
         self.set_prices(config);
+        self.put_in_force();
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl Experiments {
         }
         let detail = format!("was {}", there.kept.experiment.state.name());
         self.runtime.change(|draft| {
-            leave(draft, &there.kept);
+            draft.clear_split(&there.kept.experiment, there.kept.begun_unix_ms);
             if let Ok(store) = control.store() {
                 let why = Why { action: "delete", detail: &detail };
                 store.change(who, now_unix_ms(), |change| change.remove(Kind::Experiment, name, why))?;
@@ -177,9 +178,6 @@ impl Experiments {
         source: Source,
         who: &str,
     ) -> Result<(), ExperimentError> {
-        if !definition.shadows.is_empty() {
-            return Err(ExperimentError::Shadows(NO_SHADOWS));
-        }
         let (experiment, described) = Experiment::create(definition)?;
         let earlier = self.all.load().get(&experiment.definition.name).map(|entry| entry.kept.begun_unix_ms);
         // Different from that of an earlier one of the name, whatever the clock says.
@@ -212,7 +210,7 @@ impl Experiments {
             let stays = kept.is_in_force().then_some(kept.experiment.definition.route.as_str());
             // Where it stays on its route, arms that are written as they were stay what they are.
             if let Some(there) = there.filter(|there| Some(there.route()) != stays) {
-                leave(draft, &there.kept);
+                draft.clear_split(&there.kept.experiment, there.kept.begun_unix_ms);
             }
             if kept.is_in_force() {
                 draft.set_split(&kept.experiment, kept.begun_unix_ms)?;
@@ -247,6 +245,20 @@ impl Experiments {
         self.replace(&name, Some(Entry { kept, book, problem }));
     }
 
+    /// What was out of force because its route was gone is in force again once that is back.
+    fn put_in_force(&self) {
+        for (name, entry) in &*self.all.load_full() {
+            let Kept { experiment, begun_unix_ms, .. } = &entry.kept;
+            if !entry.kept.is_in_force() {
+                continue;
+            }
+            let set = |draft: &mut Draft<'_>| draft.set_split(experiment, *begun_unix_ms);
+            if let Err(error) = self.runtime.change(set) {
+                tracing::warn!(experiment = name, %error, "the experiment is not in force");
+            }
+        }
+    }
+
     fn replace(&self, name: &str, entry: Option<Entry>) {
         let mut all = BTreeMap::clone(&self.all.load());
         match entry {
@@ -265,18 +277,6 @@ impl Experiments {
 impl Entry {
     fn route(&self) -> &str {
         &self.kept.experiment.definition.route
-    }
-}
-
-/// The route serves everybody again, if this experiment divided it.
-fn leave(draft: &mut Draft<'_>, kept: &Kept) {
-    let Kept { experiment, begun_unix_ms, .. } = kept;
-    let route = &experiment.definition.route;
-    let own = draft.catalog().split(route).is_some_and(|split| {
-        split.name() == experiment.definition.name && split.begun_unix_ms == *begun_unix_ms
-    });
-    if own {
-        draft.clear_split(route);
     }
 }
 

@@ -45,9 +45,6 @@ pub enum ExperimentError {
     /// Only what has ended can be deleted.
     #[error("the experiment {0:?} has not ended; promote an arm or roll it back first")]
     Running(String),
-    /// What this server does not do.
-    #[error("shadows: {0}")]
-    Shadows(&'static str),
     /// A table of the configuration file asks for what cannot be had.
     #[error("experiments.{name:?}: {problem}")]
     Table {

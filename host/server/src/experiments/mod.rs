@@ -12,6 +12,7 @@
 //! | [`answers`] | which answer was of which arm, for feedback |
 //! | [`feedback`] | scores of answers |
 //! | [`keeper`] | what happens every second |
+//! | [`shadows`] | shadow arms: asked afterwards about answers that others gave |
 //! | [`show`] | an experiment as people are shown it |
 
 mod answers;
@@ -21,6 +22,7 @@ mod error;
 mod feedback;
 pub(crate) mod keeper;
 mod kept;
+mod shadows;
 mod show;
 
 use std::collections::BTreeMap;
@@ -31,12 +33,14 @@ use arc_swap::ArcSwap;
 use experiment::Unit;
 
 use crate::config::Config;
-use crate::runtime::{Runtime, Split, Witness};
+use crate::runtime::{Route, Runtime, Split, Witness};
 use answers::{Answers, Scorable};
 use book::Book;
 pub use error::ExperimentError;
 pub use feedback::{Score, Scored};
 pub use kept::{Kept, Source};
+pub use shadows::Facts;
+use shadows::{Job, Shadows};
 
 /// All experiments of a server.
 pub struct Experiments {
@@ -47,6 +51,7 @@ pub struct Experiments {
     /// Of a token, by model.
     prices: ArcSwap<BTreeMap<String, f64>>,
     answers: Answers,
+    shadows: Shadows,
 }
 
 /// One experiment.
@@ -66,6 +71,8 @@ pub struct Assigned {
     pub arm: usize,
     /// Where the answer is counted, if it is.
     pub unit: Option<Unit>,
+    /// Indices of the shadow arms that are asked about it afterwards.
+    pub shadows: Vec<usize>,
 }
 
 impl Experiments {
@@ -73,13 +80,13 @@ impl Experiments {
     #[must_use]
     pub fn new(runtime: Arc<Runtime>) -> Self {
         let (all, prices) = (ArcSwap::default(), ArcSwap::default());
-        Self { runtime, all, prices, answers: Answers::default() }
+        Self { runtime, all, prices, answers: Answers::default(), shadows: Shadows::start() }
     }
 
     /// A witness of a request that this arm is to serve. A key that was drawn is counted now, so that answers that get lost
     /// show in the sample ratio.
     #[must_use]
-    pub fn watch(&self, assigned: &Assigned) -> Witness {
+    pub fn watch(&self, assigned: &Assigned, facts: Facts) -> Witness {
         let Some(book) = self.book(&assigned.split) else { return Witness::default() };
         let (arm, unit) = (assigned.arm, assigned.unit);
         if let Some(unit) = unit {
@@ -88,11 +95,17 @@ impl Experiments {
         let models = &assigned.split.arms[arm].route.model_names;
         let prices = self.prices.load();
         let prices: Vec<f64> = models.iter().map(|model| prices.get(model).copied().unwrap_or(0.0)).collect();
-        Witness::of(models.len(), move |course| {
+        let (shadows, door) = (assigned.asked_afterwards(), self.shadows.door().clone());
+        let has_shadows = !shadows.is_empty();
+        let witness = Witness::of(models.len(), move |course| {
             let priced = course.usage.iter().zip(prices);
             let cost = priced.map(|(usage, price)| usage.completion as f64 * price).sum();
             book.ended(arm, unit, &course, cost);
-        })
+            if let Some(unit) = unit.filter(|_| has_shadows && !course.considered.is_empty()) {
+                door.give(Job { book, unit, shadows, considered: course.considered, facts });
+            }
+        });
+        if has_shadows { witness.with_considered() } else { witness }
     }
 
     /// The answer of this number was accepted, on behalf of this owner: it can be scored from now on.
@@ -126,6 +139,16 @@ impl Experiments {
 }
 
 impl Assigned {
+    /// The shadows that can be asked about this arm's answers: those with the same entry model.
+    fn asked_afterwards(&self) -> Vec<(usize, Arc<Route>)> {
+        let entry = self.split.arms[self.arm].route.models[0];
+        let shadow = |&index: &usize| {
+            let route = &self.split.shadows.get(index)?.route;
+            (route.models[0] == entry).then(|| (index, Arc::clone(route)))
+        };
+        self.shadows.iter().filter_map(shadow).collect()
+    }
+
     /// The arm's name.
     #[must_use]
     pub fn arm_name(&self) -> &str {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use experiment::definition::Arm;
+use experiment::definition::{Arm, WHOLE_BP};
 use experiment::metric::Metric;
 use experiment::readout::{ArmReadout, Comparison, Readout, Verdict, read};
 use experiment::tally::Tally;
@@ -69,7 +69,7 @@ fn shown(entry: &Entry, catalog: &Catalog) -> Value {
             Source::Config { .. } => "config",
         },
         "arms": arms.collect::<Vec<_>>(),
-        "shadows": [],
+        "shadows": shadows(entry, catalog, &tallies),
         "readout": readout.iter().flat_map(|readout| &readout.comparisons)
             .map(|comparison| compared(comparison, definition.arms[0].name.as_str(), &tallies, experiment))
             .collect::<Vec<_>>(),
@@ -115,6 +115,32 @@ fn arm_shown(
     let count = tally.mean(Metric::Quality).map_or(0, |sums| sums.count());
     shown["score"] = json!({"mean": mean(Metric::Quality), "count": count});
     shown
+}
+
+/// What the shadows would have done.
+fn shadows(entry: &Entry, catalog: &Catalog, tallies: &Tallies) -> Vec<Value> {
+    let definition = &entry.kept.experiment.definition;
+    let skips = entry.book.skips();
+    let split = catalog.split(&definition.route).filter(|split| split.name() == definition.name);
+    let shown = definition.shadows.iter().enumerate().map(|(ix, shadow)| {
+        let route = split.and_then(|split| split.shadows.get(ix)).map(|arm| Arc::clone(&arm.route));
+        let mut shown = arm_shown((shadow, WHOLE_BP), route.as_deref(), None);
+        let Some(tally) = tallies.shadows.get(ix) else { return shown };
+        let names = route.as_ref().map_or(shadow.models.as_slice(), |route| route.model_names.as_slice());
+        let shares = tally.shares(names.len());
+        let share = shares.map(|shares| {
+            let each = names.iter().zip(shares).map(|(name, share)| (name.clone(), json!(share)));
+            each.collect::<Map<String, Value>>()
+        });
+        shown["answers"] = json!(tally.answers);
+        shown["failed"] = json!(tally.failed);
+        shown["skipped"] = json!(skips.get(ix));
+        shown["asked"] = json!(tally.asked);
+        shown["agreement"] = json!(tally.agreement());
+        shown["share"] = json!(share);
+        shown
+    });
+    shown.collect()
 }
 
 fn total(mean: Option<f64>, count: u64) -> f64 {
@@ -183,11 +209,12 @@ fn reason(state: &State) -> Option<&str> {
 /// Why it divides nothing although it should.
 fn problem(entry: &Entry, catalog: &Catalog) -> Option<String> {
     let definition = &entry.kept.experiment.definition;
-    if entry.problem.is_some() || !entry.kept.is_in_force() {
-        return entry.problem.clone();
-    }
     let own = catalog.split(&definition.route).is_some_and(|split| split.name() == definition.name);
-    (!own).then(|| format!("the route {:?} is not there", definition.route))
+    if own || !entry.kept.is_in_force() {
+        return None;
+    }
+    let gone = || format!("the route {:?} is not there", definition.route);
+    Some(entry.problem.clone().unwrap_or_else(gone))
 }
 
 /// What serves an arm; the route itself, where the experiment is not in force and the arm is as the route.
@@ -211,7 +238,7 @@ fn gauges(entry: &Entry, catalog: &Catalog) -> ExperimentGauges {
             route(entry, ix, catalog).map_or_else(|| arm.models.clone(), |route| route.model_names.clone());
         ArmGauges {
             arm: arm.name.clone(),
-            weight: f64::from(arm.weight_bp) / f64::from(experiment::definition::WHOLE_BP),
+            weight: f64::from(arm.weight_bp) / f64::from(WHOLE_BP),
             answers: counts.answers,
             errors: counts.errors,
             fallbacks: counts.fallbacks,

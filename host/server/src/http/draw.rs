@@ -30,7 +30,12 @@ pub(super) fn draw(catalog: &Catalog, asked: &Asked<'_>, selected: &mut Selected
     let key = if selected.overrides.is_empty() { asked.key(split.sticky()) } else { None };
     let parts = key.as_ref().map(|key| [key.tenant.as_slice(), key.rest.as_slice()]);
     let assignment = split.assigner.assign(parts.as_ref().map(|parts| parts.as_slice()));
-    let assigned = Assigned { split: Arc::clone(split), arm: assignment.arm, unit: assignment.unit };
+    let assigned = Assigned {
+        split: Arc::clone(split),
+        arm: assignment.arm,
+        unit: assignment.unit,
+        shadows: assignment.shadows,
+    };
     selected.route = Arc::clone(&split.arms[assigned.arm].route);
     Some(assigned)
 }

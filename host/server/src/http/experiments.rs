@@ -43,7 +43,12 @@ pub(super) async fn put(
         ));
     }
     definition.name.clone_from(&name);
-    if let Some(arm) = definition.arms.iter().find(|arm| arm.policy.as_deref().is_some_and(is_file)) {
+    if let Some(arm) = definition
+        .arms
+        .iter()
+        .chain(&definition.shadows)
+        .find(|arm| arm.policy.as_deref().is_some_and(is_file))
+    {
         let param = format!("arms.{}.policy", arm.name);
         let message =
             format!("{param:?} must be \"builtin:NAME\"; files are named in the configuration file only");
@@ -166,7 +171,6 @@ impl From<ExperimentError> for ApiError {
             }
             ExperimentError::Definition(_) => Self::field(Fault::Value, "arms", message),
             ExperimentError::Split(split) => Self::field(Fault::Value, split.key, message),
-            ExperimentError::Shadows(_) => Self::field(Fault::Unsupported, "shadows", message),
             ExperimentError::Action(ActionError::NoSuchArm(..)) => Self::field(Fault::Value, "arm", message),
             ExperimentError::Action(ActionError::Weights(..)) => {
                 Self::field(Fault::Value, "weights_bp", message)

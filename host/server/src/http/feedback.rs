@@ -51,7 +51,7 @@ async fn take(
     scores: &[(String, Score)],
 ) -> Result<Result<Vec<Scored>, usize>, ApiError> {
     let scores: Vec<Score> = scores.iter().map(|(_, score)| *score).collect();
-    let (control, owner) = (std::sync::Arc::clone(&app.control), caller.owner());
+    let (control, owner) = (std::sync::Arc::clone(&app.control), caller.lasting_number());
     // The store is asked for answers of before a restart.
     let taken = tokio::task::spawn_blocking(move || control.experiments().score(&control, &scores, owner));
     match taken.await {

@@ -19,8 +19,8 @@ use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
 use super::watch::not_ready;
 use crate::access::Caller;
-use crate::experiments::Assigned;
-use crate::runtime::{Answer, Bill};
+use crate::experiments::{Assigned, Facts};
+use crate::runtime::{Answer, Ask, Bill, Route};
 
 /// `POST /v1/chat/completions`
 pub(super) async fn chat(
@@ -110,13 +110,16 @@ fn submit(
 ) -> Result<(Answer, Report), ApiError> {
     let Prepared { model, selected, assigned, id, ask, shape, names } = prepared;
     let experiments = app.control.experiments();
-    let witness = assigned.as_ref().map(|assigned| experiments.watch(assigned)).unwrap_or_default();
+    let witness = assigned
+        .as_ref()
+        .map(|assigned| experiments.watch(assigned, facts(&ask, &selected.route)))
+        .unwrap_or_default();
     let (prompt_tokens, seed) = (ask.prompt.len(), ask.seed);
     let prompt_ids = shape.token_ids.then(|| ask.prompt.clone());
     let answer =
         app.runtime.submit_for(&selected, ask, (bill, witness)).map_err(|error| names.refusal(&error))?;
     if let Some(assigned) = &assigned {
-        experiments.accepted(assigned, id, caller.owner());
+        experiments.accepted(assigned, id, caller.lasting_number());
     }
     let span = Span::current();
     span.record("model", &answer.route.name).record("journey", answer.id.0);
@@ -129,6 +132,16 @@ fn submit(
         .with_seed(seed)
         .with_arm(assigned.as_ref());
     Ok((answer, report))
+}
+
+fn facts(ask: &Ask, route: &Route) -> Facts {
+    let prompt = ask.prompt.len();
+    Facts {
+        tenant: ask.tenant.0,
+        seed: ask.seed,
+        prompt_tokens: prompt as u32,
+        max_tokens: ask.tokens_max(route.context).saturating_sub(prompt) as u32,
+    }
 }
 
 /// Which arm of which experiment served an answer.

@@ -221,13 +221,16 @@ impl Catalog {
     /// What divides a route between arms, if anything does.
     #[must_use]
     pub fn split(&self, route: &str) -> Option<&Arc<Split>> {
-        self.splits.get(route)
+        let split = self.splits.get(route)?;
+        self.routes.get(route).filter(|route| Arc::ptr_eq(route, &split.base)).map(|_| split)
     }
 
     /// Every route that may serve a request, those of arms included; some may come twice.
     pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Route>> {
-        let arms = self.splits.values().flat_map(|split| &split.arms).map(|arm| &arm.route);
-        self.routes.values().chain(arms)
+        let arms = self.splits.values().flat_map(|split| split.arms.iter().chain(&split.shadows));
+        let arms = arms.map(|arm| &arm.route);
+        let bases = self.splits.values().map(|split| &split.base);
+        self.routes.values().chain(arms).chain(bases)
     }
 
     /// The model of this name.

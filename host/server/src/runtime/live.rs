@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use experiment::definition::Arm;
+use experiment::definition::{Arm, Definition};
 use experiment::{Assigner, Experiment};
 use policy::PolicyHost;
 use tokio::sync::Notify;
@@ -56,6 +56,7 @@ impl Live {
         let catalog = Catalog::clone(&self.current.load());
         let mut draft = Draft { policies: &mut policies, catalog };
         let told = change(&mut draft)?;
+        draft.follow_routes();
         let next = draft.catalog;
         self.retire(&next);
         self.current.store(Arc::new(next));
@@ -124,9 +125,6 @@ impl Draft<'_> {
             self.set_route(name, written)?;
             progress.route(name);
         }
-        // An experiment on a route that is gone says so, where experiments are shown.
-        let Catalog { splits, routes, .. } = &mut self.catalog;
-        splits.retain(|route, _| routes.contains_key(route));
         Ok(())
     }
 
@@ -163,39 +161,39 @@ impl Draft<'_> {
         }
         let mut arms = Vec::with_capacity(definition.arms.len());
         for arm in &definition.arms {
-            let route =
-                if arm.is_plain() { Arc::clone(&base) } else { self.arm(arm, &base, there.as_deref())? };
-            arms.push(SplitArm { name: arm.name.as_str().into(), route });
+            arms.push(self.arm(arm, &base, there.as_deref())?);
+        }
+        let mut shadows = Vec::with_capacity(definition.shadows.len());
+        for arm in &definition.shadows {
+            let shadow = self.arm(arm, &base, there.as_deref())?;
+            split::check_shadow(arm, &shadow.route, &base)?;
+            shadows.push(shadow);
         }
         let (assigner, experiment) = (Assigner::new(experiment), experiment.clone());
         let route = experiment.definition.route.clone();
-        let split = Split { experiment, begun_unix_ms, assigner, arms, base };
+        let split = Split { experiment, begun_unix_ms, assigner, arms, shadows, base };
         self.catalog.splits.insert(route, Arc::new(split));
         Ok(())
     }
 
-    /// The route serves everybody again.
-    pub fn clear_split(&mut self, route: &str) {
-        self.catalog.splits.remove(route);
+    /// The route serves everybody again, if this experiment divides it.
+    pub fn clear_split(&mut self, experiment: &Experiment, begun_unix_ms: u64) {
+        let Definition { name, route, .. } = &experiment.definition;
+        let split = self.catalog.splits.get(route);
+        if split.is_some_and(|split| split.name() == name && split.begun_unix_ms == begun_unix_ms) {
+            self.catalog.splits.remove(route);
+        }
     }
 
-    fn arm(&mut self, arm: &Arm, base: &Route, there: Option<&Split>) -> Result<Arc<Route>, SplitError> {
-        let written = split::written(arm, base, &self.catalog)?;
-        let same = there.and_then(|split| {
-            split
-                .arms
-                .iter()
-                .find(|there| *there.name == *arm.name && there.route.written.as_ref() == Some(&written))
-        });
-        if let Some(same) = same {
-            return Ok(Arc::clone(&same.route));
+    /// Divides routes that have been bound anew as they were divided before. What does not fit is out of force until it does:
+    /// a split is of one route, and not of another that took its name.
+    fn follow_routes(&mut self) {
+        let splits: Vec<Arc<Split>> = self.catalog.splits.values().map(Arc::clone).collect();
+        for split in splits {
+            if let Err(error) = self.set_split(&split.experiment, split.begun_unix_ms) {
+                tracing::warn!(experiment = split.name(), %error, "the experiment is not in force for now");
+            }
         }
-        let bound = self.policies.bind(&base.name, &written, &self.catalog);
-        let route =
-            bound.map_err(|error| SplitError::new(format!("arms.{}", arm.name), error.to_string()))?;
-        self.catalog.host =
-            Some(self.policies.host().map_err(|error| SplitError::new("arms", error.to_string()))?);
-        Ok(Arc::new(route))
     }
 
     /// What runs policies here.
@@ -204,6 +202,25 @@ impl Draft<'_> {
     /// [`StartError::Sandbox`], if it cannot be set up.
     pub fn policy_host(&mut self) -> Result<Arc<PolicyHost>, StartError> {
         self.policies.host()
+    }
+
+    /// What serves an arm: the route itself, what served it before, or a route bound for it.
+    fn arm(&mut self, arm: &Arm, base: &Arc<Route>, there: Option<&Split>) -> Result<SplitArm, SplitError> {
+        let named = |route| Ok(SplitArm { name: arm.name.as_str().into(), route });
+        if arm.is_plain() {
+            return named(Arc::clone(base));
+        }
+        let written = split::written(arm, base, &self.catalog)?;
+        let mut before = there.into_iter().flat_map(|split| split.arms.iter().chain(&split.shadows));
+        let is_same =
+            |there: &&SplitArm| *there.name == *arm.name && there.route.written.as_ref() == Some(&written);
+        if let Some(same) = before.find(is_same) {
+            return named(Arc::clone(&same.route));
+        }
+        let failed = |error: StartError| SplitError::new(format!("arms.{}", arm.name), error.to_string());
+        let route = self.policies.bind(&base.name, &written, &self.catalog).map_err(failed)?;
+        self.catalog.host = Some(self.policies.host().map_err(failed)?);
+        named(Arc::new(route))
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use journey::{Encode, JourneyId, Request, Routing};
+use journey::{Encode, JourneyId, Request, Routing, Rules};
 use policy::{Revision, Settings};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -36,10 +36,12 @@ pub use bill::Bill;
 pub use binding::policy_host;
 pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
+pub(crate) use lane::yield_to_everybody;
 pub use live::Draft;
 use live::Live;
 use load::load_models;
 pub use load::{LoadProgress, StartError};
+pub(crate) use split::can_shadow;
 pub use split::{Split, SplitArm, SplitError};
 pub use witness::{Course, Witness};
 
@@ -182,7 +184,8 @@ impl Runtime {
         let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
         let settings = decider.as_ref().map(|(_, settings)| settings.clone());
         let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
-            Routing::Policy(Arc::new(route.rules(revision.descriptor(), settings)))
+            let considered = told.1.wants_considered();
+            Routing::Policy(Arc::new(Rules { considered, ..route.rules(revision.descriptor(), settings) }))
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let ends = answer::ends(&mut ask, &route.eos);

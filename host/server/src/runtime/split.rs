@@ -2,12 +2,14 @@
 //!
 //! Nothing beyond the choice of the arm knows of experiments: a request gets one [`Route`], and what follows is as always.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use experiment::definition::{Arm, Sticky};
 use experiment::{Assigner, Experiment};
+use journey::Signal;
+use policy::{Descriptor, Fires};
 
 use super::catalog::{Catalog, Route};
 use super::share::{Knob, LLM_SHARE};
@@ -23,6 +25,8 @@ pub struct Split {
     pub assigner: Assigner,
     /// The arms, in the order of the definition.
     pub arms: Vec<SplitArm>,
+    /// The shadow arms, in the order of the definition; nobody is served by them.
+    pub shadows: Vec<SplitArm>,
     /// The route that it divides.
     pub(super) base: Arc<Route>,
 }
@@ -115,6 +119,62 @@ pub(super) fn written(arm: &Arm, base: &Route, catalog: &Catalog) -> Result<conf
     }
     route.settings.extend(arm.settings.clone());
     Ok(route)
+}
+
+/// Whether what serves a shadow can be asked afterwards, about signals of the tokens of the route's entry model.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check_shadow(arm: &Arm, shadow: &Route, base: &Route) -> Result<(), SplitError> {
+    let refused =
+        |field: &str, problem: String| Err(SplitError::new(format!("shadows.{}{field}", arm.name), problem));
+    if shadow.models[0] != base.models[0] {
+        let entry = &base.model_names[0];
+        return refused(
+            ".models",
+            format!("a shadow is asked about tokens of the entry model, which is {entry:?}"),
+        );
+    }
+    if shadow.settings_with(&BTreeMap::new()).contains_key(LLM_SHARE) {
+        return refused(
+            ".settings",
+            format!("a shadow learns no threshold for `{LLM_SHARE}`; give the threshold"),
+        );
+    }
+    let Some(revision) = shadow.policy_revision() else { return Ok(()) };
+    let descriptor = revision.descriptor();
+    unsuited(descriptor).map_or(Ok(()), |why| {
+        let policy = &descriptor.name;
+        refused(
+            "",
+            format!(
+                "the policy {policy:?} {why}, so it cannot be asked afterwards; a shadow decides by signals"
+            ),
+        )
+    })
+}
+
+/// Whether a policy can be a shadow: it decides by signals alone.
+pub(crate) fn can_shadow(descriptor: &Descriptor) -> bool {
+    unsuited(descriptor).is_none()
+}
+
+/// Why a policy cannot be a shadow, if it cannot.
+fn unsuited(descriptor: &Descriptor) -> Option<&'static str> {
+    let looks = |fires: &Fires| match fires {
+        Fires::Text(_) | Fires::AfterText(_) => true,
+        Fires::Above(limit) | Fires::Below(limit) => matches!(limit.signal, Signal::Score(_)),
+        Fires::Start | Fires::End => false,
+    };
+    let heads = descriptor.needs.iter().any(|need| !need.heads.is_empty());
+    if heads || descriptor.guards.iter().any(|guard| looks(&guard.fires)) {
+        return Some("looks at heads or texts");
+    }
+    if descriptor.candidates > 0 || descriptor.tail > 0 || descriptor.prompt > 0 {
+        return Some("looks at candidates or texts");
+    }
+    let more = descriptor.distributions || descriptor.receives || descriptor.sends || descriptor.enters;
+    more.then_some("is asked for more than `route`")
 }
 
 fn check_models(models: &[String], catalog: &Catalog) -> Result<(), String> {

@@ -169,6 +169,7 @@ impl Traveller {
         self.metrics.journey_ended(&last);
         // Before the client knows: whoever asks again at once finds its place free.
         self.bill.settle();
+        self.witness.considered(self.journey.take_considered());
         self.witness.end(ended(&last));
         self.tell(last);
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Instant;
 
 use experiment::tally::{Ended, Usage};
-use journey::{FinishReason, Role};
+use journey::{Considered, FinishReason, Role};
 
 use super::answer::Event;
 
@@ -26,6 +26,8 @@ pub struct Course {
     pub gaps_s: Vec<f64>,
     /// Tokens by role: of the prompt, where the role made any of the answer, and of the answer.
     pub usage: Vec<Usage>,
+    /// Tokens of the entry model at which the route was open, if they were wanted and the answer is whole.
+    pub considered: Vec<Considered>,
 }
 
 /// Watches an answer for whoever wants to know, if anybody does.
@@ -43,6 +45,8 @@ struct Watching {
     ttft_s: Option<f64>,
     gaps_s: Vec<f64>,
     made: Vec<u64>,
+    /// None where nobody wants them.
+    considered: Option<Vec<Considered>>,
 }
 
 impl Witness {
@@ -59,7 +63,28 @@ impl Witness {
             ttft_s: None,
             gaps_s: Vec::new(),
             made: vec![0; roles],
+            considered: None,
         })))
+    }
+
+    /// One that also wants the tokens of the entry model at which the route is open.
+    #[must_use]
+    pub fn with_considered(mut self) -> Self {
+        if let Some(watching) = &mut self.0 {
+            watching.considered = Some(Vec::new());
+        }
+        self
+    }
+
+    pub(super) fn wants_considered(&self) -> bool {
+        self.0.as_ref().is_some_and(|watching| watching.considered.is_some())
+    }
+
+    /// The tokens at which the route was open.
+    pub(super) fn considered(&mut self, considered: Vec<Considered>) {
+        if let Some(wanted) = self.0.as_mut().and_then(|watching| watching.considered.as_mut()) {
+            *wanted = considered;
+        }
     }
 
     /// The request has become a journey.
@@ -106,10 +131,14 @@ impl Watching {
     }
 
     fn tell(self, ended: Ended) {
-        let Self { told, prompt: Some(prompt), fell_back, ttft_s, gaps_s, made, .. } = self else { return };
+        let Self { told, prompt: Some(prompt), fell_back, ttft_s, gaps_s, made, considered, .. } = self
+        else {
+            return;
+        };
         let usage = |completion: u64| Usage { prompt: if completion > 0 { prompt } else { 0 }, completion };
         let usage = made.into_iter().map(usage).collect();
-        told(Course { ended, fell_back, ttft_s, gaps_s, usage });
+        let considered = considered.unwrap_or_default();
+        told(Course { ended, fell_back, ttft_s, gaps_s, usage, considered });
     }
 }
 

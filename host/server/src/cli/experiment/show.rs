@@ -36,6 +36,9 @@ fn page(of: &Value) -> String {
         }
     }
     page += &format!("\n\n{}", arms(list(of, "arms")));
+    for shadow in list(of, "shadows") {
+        page += &format!("\n{faint}shadow{faint:#} {}", shadowed(shadow));
+    }
     let readout = list(of, "readout");
     if !readout.is_empty() {
         page += &format!(
@@ -79,10 +82,6 @@ fn arms(arms: &[Value]) -> Table {
         &"tokens by model",
     ]);
     for arm in arms {
-        let shares = arm["share"].as_object();
-        let shares = shares.map(|shares| {
-            shares.iter().map(|(model, share)| format!("{model} {}", percent(share.as_f64().unwrap_or(0.0))))
-        });
         table.row([
             &text(arm, "name"),
             &percent(weight(arm)),
@@ -93,10 +92,28 @@ fn arms(arms: &[Value]) -> Table {
             &milliseconds(&arm["ttft_s"]["p99"]),
             &milliseconds(&arm["gap_s"]["p99"]),
             &number(&arm["score"]["mean"]),
-            &shares.map(|shares| shares.collect::<Vec<_>>().join(", ")).unwrap_or_default(),
+            &shares(&arm["share"]).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// What a shadow would have done.
+fn shadowed(of: &Value) -> String {
+    let agreement = of["agreement"].as_f64().map_or_else(|| "-".to_owned(), percent);
+    format!(
+        "{}: agrees at {agreement} of {} tokens of {} answers; tokens by model {}",
+        text(of, "name"),
+        whole(&of["asked"]),
+        whole(&of["answers"]),
+        shares(&of["share"]).unwrap_or_else(|| "-".to_owned()),
+    )
+}
+
+fn shares(of: &Value) -> Option<String> {
+    let share =
+        |(model, share): (&String, &Value)| format!("{model} {}", percent(share.as_f64().unwrap_or(0.0)));
+    Some(of.as_object()?.iter().map(share).collect::<Vec<_>>().join(", "))
 }
 
 fn conclusion(of: &Value) -> String {
