@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use experiment::Unit;
 use experiment::tally::Replayed;
-use journey::{Considered, Decision, JourneyId, Role, Sampled, Step, Trigger};
+use journey::{Considered, Decision, Handoff, JourneyId, Parcel, Role, Sampled, Step, Trigger};
 use policy::{PolicyError, Revision, Settings, Start};
 
 use super::book::Book;
@@ -111,13 +111,20 @@ fn replay(route: &Route, job: &Job) -> Option<Replayed> {
         let triggers: Vec<_> = rules.guards_of(Role::ENTRY).map(|(index, on)| (index, on.clone())).collect();
         let mut session = revision.shadow(start(route, settings, job.facts))?;
         job.considered.iter().try_for_each(|of| {
+            replayed.asked += 1;
             let step = step(of);
             let fired = fired(&triggers, &step, vocabulary);
             let decision = match fired {
                 None => Decision::Stay,
                 Some(fired) => session.route(of.position, &Step { fired, ..step })?,
             };
-            count(&mut replayed, of, decision);
+            let Decision::Handoff(handoff) = decision else {
+                replayed.agreed += u64::from(!of.left);
+                return Ok(());
+            };
+            replayed.agreed += u64::from(of.left);
+            let parcel = session.send(of.position, &handoff)?;
+            leave(&mut replayed, &handoff, parcel);
             Ok(())
         })
     });
@@ -168,12 +175,11 @@ fn fired(triggers: &[(u32, Trigger)], step: &Step, vocabulary: usize) -> Option<
     triggers.iter().find(|(_, trigger)| fires(trigger)).map(|(index, _)| Some(*index))
 }
 
-fn count(replayed: &mut Replayed, of: &Considered, decision: Decision) {
-    replayed.asked += 1;
-    let leaves = matches!(decision, Decision::Handoff(_));
-    replayed.agreed += u64::from(leaves == of.left);
-    replayed.left += u64::from(leaves);
-    let Decision::Handoff(handoff) = decision else { return };
+/// It would have left for another model here.
+fn leave(replayed: &mut Replayed, handoff: &Handoff, parcel: Parcel) {
+    replayed.left += 1;
+    // The entry model's token stays in the answer, before the visit.
+    replayed.visits[0] += u64::from(parcel.keep_held);
     match (handoff.run, replayed.visits.get_mut(handoff.to.index())) {
         (Some(run), Some(visits)) if handoff.until.is_empty() => *visits += u64::from(run.get()),
         _ => replayed.is_unbounded = true,

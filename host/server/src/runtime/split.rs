@@ -173,8 +173,8 @@ fn unsuited(descriptor: &Descriptor) -> Option<&'static str> {
     if descriptor.candidates > 0 || descriptor.tail > 0 || descriptor.prompt > 0 {
         return Some("looks at candidates or texts");
     }
-    let more = descriptor.distributions || descriptor.receives || descriptor.sends || descriptor.enters;
-    more.then_some("is asked for more than `route`")
+    let more = descriptor.distributions || descriptor.receives || descriptor.enters;
+    more.then_some("looks at distributions, or judges visits or where to begin")
 }
 
 fn check_models(models: &[String], catalog: &Catalog) -> Result<(), String> {
