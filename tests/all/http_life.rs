@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use e2e::{Server, connect};
 use serde_json::{Value, json};
-use tokenrouter::runtime::ModelIx;
+use tokenrouter::runtime::Model;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
@@ -28,11 +28,9 @@ fn long_answer(model: &str, seed: u64) -> Value {
 /// for one that does not, and still finds a journey that stays for ever.
 pub(crate) async fn await_idle(server: &Server) {
     let idle = async {
-        let metrics = server.runtime().metrics();
-        let models = 0..server.runtime().catalog().models.len();
-        while models.clone().any(|ix| {
-            metrics.journeys(ModelIx(ix as u16)) != (0, 0) || metrics.kv_tokens(ModelIx(ix as u16)) > 0
-        }) {
+        let catalog = server.runtime().catalog();
+        let busy = |model: &Model| model.meter.journeys() != (0, 0) || model.meter.kv_tokens() > 0;
+        while catalog.models.values().any(|model| busy(model)) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

@@ -10,6 +10,7 @@ mod frozen;
 #[expect(dead_code, reason = "the tests of the policy host use the rest")]
 mod guest;
 mod hostile;
+mod hot_config;
 mod http_answers;
 mod http_clients;
 mod http_errors;
@@ -20,6 +21,7 @@ mod http_routing;
 mod http_sampling;
 mod http_two;
 mod lanes;
+mod made_keys;
 mod memory;
 mod misbehaving;
 mod prebuilt;

@@ -22,6 +22,7 @@ mod deadline;
 mod delay;
 mod lane;
 mod planner;
+mod seating;
 mod settings;
 mod station;
 mod turns;
@@ -34,6 +35,7 @@ pub use beliefs::{Beliefs, Overlap};
 pub use bounds::Bounds;
 pub use deadline::{Gaps, Strictness};
 pub use planner::{GroupPlan, Planner};
+pub use seating::Seated;
 pub use settings::{MemberSettings, Mode, Settings, Source, Thresholds};
 
 use crate::Member;
@@ -122,6 +124,8 @@ pub struct Conductor {
     /// The model that ran last where one runs at a time.
     current: Member,
     steps_since_plan: u32,
+    /// Counts the changes of the group's models: a plan is for one of them.
+    seating: u32,
     /// Steps that have ended.
     steps: u64,
 }
@@ -144,6 +148,7 @@ impl Conductor {
             work_since_s: None,
             current: Member(0),
             steps_since_plan: 0,
+            seating: 0,
             steps: 0,
             settings,
         }

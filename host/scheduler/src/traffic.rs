@@ -30,6 +30,19 @@ impl Traffic {
         Self { decoded: vec![0.0; models], handoffs: vec![0.0; models * models], window_tokens }
     }
 
+    /// Other models from now on: by each, which one it was before.
+    pub fn reseat(&mut self, before: &[Option<Member>]) {
+        let models = self.decoded.len();
+        let handoffs = |from: &Option<Member>| {
+            let line = from.map(|from| &self.handoffs[from.0 * models..][..models]);
+            let count = move |to: &Option<Member>| line.zip(*to).map_or(0.0, |(line, to)| line[to.0]);
+            before.iter().map(count).collect::<Vec<_>>()
+        };
+        let handoffs = before.iter().flat_map(handoffs).collect();
+        self.decoded = before.iter().map(|at| at.map_or(0.0, |at| self.decoded[at.0])).collect();
+        self.handoffs = handoffs;
+    }
+
     /// A step of this model has decoded `tokens` tokens, after which these handoffs were made.
     pub fn observe(&mut self, from: Member, tokens: usize, to: impl IntoIterator<Item = Member>) {
         let models = self.decoded.len();

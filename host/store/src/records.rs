@@ -17,6 +17,8 @@ pub enum Kind {
     Policy,
     /// An experiment, by its name.
     Experiment,
+    /// The configuration in force, by `server`.
+    Configuration,
 }
 
 /// What was observed, not decided: written often, in no audit log, and forgotten after a while.
@@ -41,7 +43,7 @@ pub struct Record<T> {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Tenant, Self::Key, Self::Policy, Self::Experiment];
+    pub const ALL: [Self; 5] = [Self::Tenant, Self::Key, Self::Policy, Self::Experiment, Self::Configuration];
 
     /// Its name in the store and the audit log.
     #[must_use]
@@ -51,6 +53,7 @@ impl Kind {
             Self::Key => "key",
             Self::Policy => "policy",
             Self::Experiment => "experiment",
+            Self::Configuration => "configuration",
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use journey::{Draw, JourneyId, Sampled};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::cores::Cores;
 use super::decoder::{Decoder, Step, Working, now};
@@ -43,7 +43,7 @@ enum Memory {
 }
 
 /// How keys and values are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvType {
     /// f32 for float weights, f16 for quantised ones; on a GPU bf16.

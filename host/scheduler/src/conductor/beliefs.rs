@@ -1,6 +1,6 @@
 //! What a conductor believes of steps, routing and overlap, and how it learns it.
 
-use super::settings::{Settings, Source};
+use super::settings::{MemberSettings, Settings, Source};
 use crate::Member;
 use crate::law::{Affine, Fit, FitError, Load, RowMix, StepLaw};
 use crate::plan::Pair;
@@ -29,6 +29,11 @@ struct Beside {
 impl Overlap {
     fn new(known: Option<f64>, members: usize) -> Self {
         Self { known, beside: vec![Beside::default(); members] }
+    }
+
+    fn reseat(&mut self, before: &[Option<Member>]) {
+        let beside = |at: &Option<Member>| at.map_or_else(Beside::default, |at| self.beside[at.0]);
+        self.beside = before.iter().map(beside).collect();
     }
 
     fn observe(&mut self, member: Member, alone_s: f64, lasted_s: f64, overlapped_s: f64) {
@@ -90,6 +95,26 @@ impl Beliefs {
             kept: 1.0,
             switch_s: 0.0,
         }
+    }
+
+    /// Other models from now on: by each, which one it was before.
+    pub(super) fn reseat(&mut self, before: &[Option<Member>], members: &[MemberSettings]) {
+        let old = |list: &[f64], at: &Option<Member>, new: f64| at.map_or(new, |at| list[at.0]);
+        if let Some((laws, shares)) = &mut self.told {
+            *laws = members.iter().map(|member| member.law).collect();
+            let line = |from: &Option<Member>| {
+                let line = from.map(|from| &shares[from.0]);
+                before.iter().map(|to| line.map_or(0.0, |line| old(line, to, 0.0))).collect()
+            };
+            *shares = before.iter().map(line).collect();
+        }
+        let fit = |(at, member): (&Option<Member>, &MemberSettings)| {
+            at.map_or_else(|| Fit::new(member.law), |at| self.fits[at.0].clone())
+        };
+        self.fits = before.iter().zip(members).map(fit).collect();
+        self.timed = before.iter().map(|at| old(&self.timed, at, 1.0)).collect();
+        self.traffic.reseat(before);
+        self.overlap.reseat(before);
     }
 
     /// Tells the routing anew, where it is told at all.

@@ -35,6 +35,8 @@ pub struct GroupPlan {
     pub wait_max_s: f64,
     /// The bounds that it was made for.
     pub bounds: Bounds,
+    /// Which of the group's changes of models it was made after.
+    pub seating: u32,
 }
 
 /// What a plan is made from: a snapshot, so that it can be made without the conductor.
@@ -44,6 +46,7 @@ pub struct Planner {
     beliefs: Beliefs,
     journeys: usize,
     needs_turns: bool,
+    seating: u32,
 }
 
 impl Planner {
@@ -78,6 +81,7 @@ impl Planner {
             wait_max_s: WAIT_CYCLES_MAX * cycle_s,
             pairs,
             bounds: self.settings.bounds,
+            seating: self.seating,
         }
     }
 
@@ -215,11 +219,15 @@ impl Conductor {
             beliefs: self.beliefs.clone(),
             journeys: self.seats.len().max(1),
             needs_turns: self.needs_turns(),
+            seating: self.seating,
         }
     }
 
-    /// Takes in a plan.
+    /// Takes in a plan, unless it is for other models.
     pub fn adopt(&mut self, plan: GroupPlan) {
+        if plan.seating != self.seating {
+            return;
+        }
         self.steps_since_plan = 0;
         self.plan = Some(plan);
     }

@@ -41,7 +41,7 @@ pub(super) fn new(args: &New, terminal: &Terminal) -> Result<(), CliError> {
     let table = toml_key(&args.tenant);
     terminal.note(format_args!(
         "\nThe line for `keys = [...]` of [tenants.{table}] in the configuration; it holds no secret. The key works once the \
-         server has been started again:"
+         server has read it:"
     ))?;
     Ok(terminal.line(format_args!("{}", line(&made, args.admin, now)))?)
 }

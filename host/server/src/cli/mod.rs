@@ -105,6 +105,7 @@ impl Cli {
             Command::Model(model::Model::Pull(args)) => model::bring(&args, &terminal),
             Command::Config(config::Command::Show) => config::show(&terminal),
             Command::Config(config::Command::Check(args)) => on_threads(config::check(args, &terminal)),
+            Command::Config(config::Command::Diff(args)) => config::diff(&args, &terminal),
             Command::Key(key::Key::New(args)) => key::new(&args, &terminal),
             Command::Experiment(command) => experiment::experiment(&command, &terminal),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),

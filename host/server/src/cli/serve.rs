@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{CliError, ConfigFile, configuration, start};
-use crate::config::Config;
-use crate::control::{Control, ControlError};
+use crate::config::{Config, Overrides};
+use crate::control::{Control, ControlError, Watch};
 use crate::http::{self, HttpSettings};
 use crate::runtime::Runtime;
 use crate::terminal::{Align, Table, Terminal, palette};
@@ -20,6 +20,7 @@ use crate::terminal::{Align, Table, Terminal, palette};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 SIGTERM or Ctrl-C lets running answers finish, for server.drain_seconds at most; a second one ends at once.
+A configuration file that changes is read again, at once by SIGHUP; GET /admin/config tells how that went.
 
 Examples:
   tokenrouter serve
@@ -37,14 +38,16 @@ pub(super) struct Args {
 }
 
 pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliError> {
-    let mut config = configuration(args.config.config.as_deref())?;
-    config.server.data_dir = args.data_dir.or(config.server.data_dir);
-    let address = args.listen.unwrap_or(config.server.listen);
+    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir };
+    let file = args.config.config;
+    let config = configuration(file.as_deref())?.with(&overrides);
+    let address = config.server.listen;
     // Before anything is loaded, so that a taken port is known at once.
     let failed = |source| CliError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let mut signals = Signals::new().map_err(|source| CliError::Signals { source })?;
+    let watch = file.map(|file| Arc::new(Watch::new(&file, overrides)));
+    let mut signals = Signals::new(watch.clone()).map_err(|source| CliError::Signals { source })?;
     let runtime = tokio::select! {
         loaded = load(config.clone()) => Arc::new(loaded?),
         () = signals.next() => return Ok(()),
@@ -53,6 +56,10 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     let shutdown = CancellationToken::new();
     let settings = HttpSettings::new(&config);
     let control = control(&runtime, config.clone()).await?;
+    // Ends with the server: nothing that it does may be broken off halfway.
+    let following = watch.map(|watch| {
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(Arc::clone(&control).follow(watch)))
+    });
     let serving = http::serve(listener, control, settings, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
@@ -63,6 +70,11 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     // `serve` waits for the answers that run, until the deadline; then nothing is left but to stop the loops.
     let drained = async {
         serving.await;
+        if let Some(following) = following
+            && let Err(error) = following.await
+        {
+            tracing::error!(%error, "following the configuration ended badly");
+        }
         runtime.shut_down(Duration::ZERO).await;
     };
     tokio::select! {
@@ -129,19 +141,33 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    /// Only where there is a file to read again; else it ends the process, as a lost terminal should.
+    hangup: Option<(tokio::signal::unix::Signal, Arc<Watch>)>,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(watch: Option<Arc<Watch>>) -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let hangup = watch.map(|watch| signal(SignalKind::hangup()).map(|signal| (signal, watch)));
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, hangup: hangup.transpose()? })
     }
 
+    /// Until one of those that end the server.
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            let hangup = async {
+                match &mut self.hangup {
+                    Some((signal, watch)) => signal.recv().await.map(|()| &*watch),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                Some(watch) = hangup => watch.ask(),
+            }
         }
     }
 }
@@ -151,7 +177,7 @@ struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(_watch: Option<Arc<Watch>>) -> io::Result<Self> {
         Ok(Self)
     }
 

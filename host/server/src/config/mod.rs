@@ -3,6 +3,7 @@
 //! Parsing gives valid values or an error that names the key; nothing is validated later. What needs the models or the
 //! policies themselves (does the folder hold a model, does the policy know the setting) is checked when they load.
 
+mod differences;
 mod error;
 mod experiments;
 mod scheduling;
@@ -13,10 +14,11 @@ mod tenants;
 mod tests;
 mod tree;
 
+pub use differences::Difference;
 pub use error::ConfigError;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
-pub use tree::{Config, HeadSource, Isolation, Model, PolicySource, Route, Sandbox, Server};
+pub use tree::{Config, HeadSource, Isolation, Model, Overrides, PolicySource, Route, Sandbox, Server};
 
 /// The configuration used when none is given, as text.
 pub const EMBEDDED: &str = include_str!("../../../../examples/configs/embedded.toml");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use scheduler::conductor::{Bounds, Mode, Thresholds};
 use scheduler::plan::Order;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 
 /// `[scheduler]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
     /// Who runs when: `eager-async`, `ours`, or, to compare with, `step-sync`, `model-sync`, `fixed-b`, `paper-dtmc`.
@@ -26,7 +26,7 @@ pub struct Scheduling {
 }
 
 /// How it is decided which model runs when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulingMode {
     /// A barrier after every step over all models.

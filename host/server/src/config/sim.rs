@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 
 use engine::SimSettings;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 
 /// `[models.NAME.sim]`. Tokenizer and shape are those of the model's files; its weights are not read.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sim {
     /// Simulated models of the same number share a device, and its speed when both run. Default 0.

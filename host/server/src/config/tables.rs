@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::tree::count;
 use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
 use crate::models::ModelSource;
 
 /// The file as written.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     #[serde(default)]
@@ -29,7 +29,7 @@ pub(super) struct File {
     pub(super) tenants: Option<BTreeMap<String, tenant::Table>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelTable {
     files: String,
@@ -75,7 +75,7 @@ impl ModelTable {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteTable {
     models: Vec<String>,

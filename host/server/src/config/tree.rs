@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use experiment::Definition;
 use scheduler::conductor::Bounds;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::tables::File;
 use super::{ConfigError, Scheduling, Sim};
@@ -31,10 +31,21 @@ pub struct Config {
     pub experiments: BTreeMap<String, Definition>,
     /// Who may ask, by name. Without any, everybody may.
     pub tenants: BTreeMap<String, tenant::Table>,
+    /// The same as it is written, with all defaults.
+    pub(crate) written: serde_json::Value,
+}
+
+/// What the command line says in the place of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `server.listen`
+    pub listen: Option<SocketAddr>,
+    /// `server.data_dir`
+    pub data_dir: Option<PathBuf>,
 }
 
 /// `[server]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
     /// Address to listen on; port 0 takes a free one. Default 127.0.0.1:8080.
@@ -72,7 +83,7 @@ impl Default for Server {
 }
 
 /// `[sandbox]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sandbox {
     /// Linear memory of one journey's instance, in MiB. Default 64.
@@ -94,7 +105,7 @@ pub struct Sandbox {
 }
 
 /// Who shares an instance of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
     /// The journeys of one tenant.
@@ -132,7 +143,7 @@ impl Sandbox {
 }
 
 /// `[models.NAME]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Where its files are.
     pub source: ModelSource,
@@ -239,12 +250,27 @@ impl Config {
         Self::parse(super::EMBEDDED, Path::new("")).expect("the embedded configuration is valid")
     }
 
+    /// This one with what the command line says in its place.
+    #[must_use]
+    pub fn with(mut self, overrides: &Overrides) -> Self {
+        if let Some(listen) = overrides.listen {
+            self.server.listen = listen;
+            self.written["server"]["listen"] = listen.to_string().into();
+        }
+        if let Some(data_dir) = &overrides.data_dir {
+            self.server.data_dir = Some(data_dir.clone());
+            self.written["server"]["data_dir"] = data_dir.display().to_string().into();
+        }
+        self
+    }
+
     /// Checks a configuration given as text. Paths in it are relative to `folder`.
     ///
     /// # Errors
     /// [`ConfigError`], naming the key.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text)?;
+        let written = serde_json::to_value(&file).expect("tables of keys are JSON");
         if file.models.is_empty() {
             return Err(ConfigError::value("models", "no model is given; add one, as [models.small]"));
         }
@@ -269,7 +295,7 @@ impl Config {
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
         let mut server = file.server;
         server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
-        Ok(Self { server, sandbox, scheduler, models, routes, experiments, tenants })
+        Ok(Self { server, sandbox, scheduler, models, routes, experiments, tenants, written })
     }
 }
 

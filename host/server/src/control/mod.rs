@@ -3,11 +3,21 @@
 //! A change is made durable in the [`Store`], with its entry in the audit log, and then put in force in the [`Runtime`];
 //! one change at a time, away from the threads that answer requests. Nothing here speaks HTTP.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod keys;
+mod reload;
+mod watch;
 
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
 use store::{Store, StoreError};
 
-use crate::access::{Access, Clock};
+pub use keys::{KeyError, Wanted};
+pub use reload::ReloadError;
+pub use watch::{Status, Watch};
+
+use crate::access::Access;
 use crate::config::Config;
 use crate::experiments::{ExperimentError, Experiments};
 use crate::runtime::Runtime;
@@ -16,6 +26,10 @@ use crate::runtime::Runtime;
 pub struct Control {
     runtime: Arc<Runtime>,
     access: Arc<Access>,
+    /// The configuration in force.
+    config: ArcSwap<Config>,
+    /// Where it is read from again, if it came from a file.
+    watch: OnceLock<Arc<Watch>>,
     store: Option<Store>,
     experiments: Experiments,
     /// Held while a change is made, so that what is in force is what was made durable last.
@@ -41,26 +55,39 @@ pub enum ControlError {
 }
 
 impl Control {
-    /// Of a system that is open to everybody and of which nothing is kept.
-    #[must_use]
-    pub fn open(runtime: Arc<Runtime>) -> Self {
-        let access = Arc::new(Access::open(Clock::default()));
-        let experiments = Experiments::new(Arc::clone(&runtime));
-        Self { runtime, access, store: None, experiments, changing: Mutex::default() }
-    }
-
-    /// Of a system with this configuration; blocks on the disk and on compilers. Where changes are kept, those that were made before are put in force.
+    /// Of a system that was started with this configuration; blocks on the disk and on compilers. Where changes are kept, those
+    /// that were made before are put in force.
     ///
     /// # Errors
     /// [`ControlError::Store`], e.g. if another server uses the folder; [`ControlError::Experiments`], naming the table that
     /// cannot be had.
     pub fn new(runtime: Arc<Runtime>, config: &Config) -> Result<Self, ControlError> {
-        let store = config.server.data_dir.as_deref().map(Store::open).transpose()?;
-        let access = Arc::new(Access::new(&config.tenants));
-        let control = Self { access, store, ..Self::open(runtime) };
+        let control = Self {
+            experiments: Experiments::new(Arc::clone(&runtime)),
+            runtime,
+            access: Arc::new(Access::new(&config.tenants)),
+            config: ArcSwap::from_pointee(config.clone()),
+            watch: OnceLock::new(),
+            store: config.server.data_dir.as_deref().map(Store::open).transpose()?,
+            changing: Mutex::default(),
+        };
+        control.access.set(&config.tenants, &control.made_keys()?);
+        control.log_start()?;
         let begun = control.experiments.begin(&control, config);
         begun.map_err(|error| ControlError::Experiments(Box::new(error)))?;
         Ok(control)
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Where the configuration is read from again, if it came from a file and somebody follows it.
+    #[must_use]
+    pub fn watch(&self) -> Option<&Arc<Watch>> {
+        self.watch.get()
     }
 
     /// Who may ask.
@@ -111,5 +138,11 @@ impl Control {
             tracing::error!(%error, "a change panicked; please report this");
             Err(ControlError::Panicked.into())
         })
+    }
+
+    /// Milliseconds since 1970.
+    fn unix_ms(&self) -> u64 {
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -39,12 +39,7 @@ impl Experiments {
     /// [`ExperimentError::Table`] before anything was changed; else what a single change says.
     pub(crate) fn follow(&self, control: &Control, config: &Config) -> Result<(), ExperimentError> {
         let all = self.all.load_full();
-        let mut steps = Vec::new();
-        for (name, table) in &config.experiments {
-            let step = wanted(table, all.get(name).map(|entry| &entry.kept))
-                .map_err(|problem| ExperimentError::Table { name: name.clone(), problem })?;
-            steps.push((table, step));
-        }
+        let steps = self.steps(config)?;
         for (name, entry) in &*all {
             if matches!(entry.kept.source, Source::Config { table: Some(_) })
                 && !config.experiments.contains_key(name)
@@ -58,6 +53,26 @@ impl Experiments {
         self.set_prices(config);
         self.put_in_force();
         Ok(())
+    }
+
+    /// The experiments that following a configuration would begin.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Table`], for a table that asks for what cannot be had.
+    pub(crate) fn foresee(&self, config: &Config) -> Result<Vec<Experiment>, ExperimentError> {
+        let begins = self.steps(config)?.into_iter().filter(|(_, step)| *step == Wanted::Begin);
+        begins.map(|(table, _)| Ok(Experiment::create(table.clone())?.0)).collect()
+    }
+
+    /// What each table asks for.
+    fn steps<'a>(&self, config: &'a Config) -> Result<Vec<(&'a Definition, Wanted)>, ExperimentError> {
+        let all = self.all.load();
+        let step = |(name, table): (&'a String, &'a Definition)| {
+            let step = wanted(table, all.get(name).map(|entry| &entry.kept));
+            let step = step.map_err(|problem| ExperimentError::Table { name: name.clone(), problem })?;
+            Ok((table, step))
+        };
+        config.experiments.iter().map(step).collect()
     }
 
     /// Begins an experiment by the API. One that is there in the same words stays; one that has ended makes room. Returns

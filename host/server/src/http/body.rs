@@ -16,13 +16,12 @@ use super::error::{ApiError, Fault};
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
-    settings: &HttpSettings,
+    (most, settings): (usize, &HttpSettings),
 ) -> Result<Vec<u8>, ApiError> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|value| *value != "identity") {
         let message = format!("a body with content-encoding {encoding:?} is not read; send plain JSON");
         return Err(ApiError::general(Fault::Encoding, message));
     }
-    let most = settings.body_bytes_max;
     let mut stream = body.into_data_stream();
     if declared_length(headers).is_some_and(|length| length > most as u64) {
         // A client that waits for `100 Continue` is spared the sending.

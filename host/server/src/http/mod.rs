@@ -13,6 +13,7 @@ mod error;
 mod experiments;
 mod feedback;
 mod generate;
+mod keys;
 mod listen;
 mod models;
 mod parse;
@@ -27,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tokio_util::sync::CancellationToken;
 
 pub use listen::serve;
@@ -42,8 +43,6 @@ use running::Running;
 /// Bounds of connections and requests.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// Largest request body in bytes; more is refused with 413.
-    pub body_bytes_max: usize,
     /// Connections open at once; more wait in the listener's backlog.
     pub connections_max: usize,
     /// How long a client may take to send a request's headers.
@@ -64,7 +63,6 @@ impl HttpSettings {
         // Every journey and every waiting request holds a connection; some are left for probes and refusals.
         let busy = server.journeys_max.get().saturating_add(server.queue_max.get());
         Self {
-            body_bytes_max: server.body_bytes_max.get(),
             connections_max: busy.saturating_add(SPARE_CONNECTIONS),
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
@@ -122,6 +120,10 @@ pub fn router(app: App) -> Router {
             get(experiments::show).put(experiments::put).delete(experiments::delete),
         )
         .route("/admin/experiments/{name}/{action}", post(experiments::act))
+        .route("/admin/config", get(watch::config))
+        .route("/admin/tenants/{name}/keys", get(keys::list).post(keys::make))
+        .route("/admin/tenants/{name}/keys/{id}", delete(keys::revoke))
+        .route("/admin/tenants/{name}/keys/{id}/rotate", post(keys::rotate))
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::guard))

@@ -1,5 +1,7 @@
 //! For those who watch over the server: alive, ready, metrics.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -38,6 +40,23 @@ pub(super) async fn scheduler(State(app): State<App>) -> Response {
 /// Which policies decide, from which revision, and how they do.
 pub(super) async fn policies(State(app): State<App>) -> Response {
     axum::Json(app.runtime.policies()).into_response()
+}
+
+/// Where the configuration comes from, and whether the file as it is now is in force.
+pub(super) async fn config(State(app): State<App>) -> Response {
+    let Some(watch) = app.control.watch() else {
+        return axum::Json(json!({"file": null})).into_response();
+    };
+    let status = watch.status();
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0.0, |age| age.as_secs_f64());
+    let failed = status.failed.map(|(at, error)| json!({"at": seconds(at), "error": error}));
+    axum::Json(json!({
+        "file": watch.path().display().to_string(),
+        "reloads": status.reloads,
+        "last": status.last.map(seconds),
+        "failed": failed,
+    }))
+    .into_response()
 }
 
 /// Why requests are not accepted now.

@@ -11,7 +11,9 @@ use scheduler::conductor::Bounds;
 
 use super::share::{self, Calibration, Knob, Seen};
 use super::split::Split;
+use super::subserver::Subserver;
 use crate::config;
+use crate::telemetry::Meter;
 
 /// A model's place among the server's models and subservers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,15 +25,10 @@ impl ModelIx {
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
-
-    /// As the scheduler's rules name it.
-    pub(super) fn member(self) -> scheduler::Member {
-        scheduler::Member(self.index())
-    }
 }
 
-/// A loaded model, without its engine: that belongs to its subserver.
-#[derive(Debug)]
+/// A loaded model. Its engine belongs to its subserver, which ends when the last route that names it is let go of: nobody can
+/// be on the way there then.
 pub struct Model {
     /// Name in the configuration.
     pub name: String,
@@ -41,6 +38,11 @@ pub struct Model {
     pub tokenizer: Arc<Tokenizer>,
     /// Its heads by name, and which of the engine's scores are theirs.
     pub heads: BTreeMap<String, Range<usize>>,
+    /// What it does.
+    pub meter: Arc<Meter>,
+    /// What the configuration says of it.
+    pub(super) written: config::Model,
+    pub(super) subserver: Subserver,
 }
 
 /// What a client names in `model`: models by role and who decides between them.
@@ -49,6 +51,8 @@ pub struct Route {
     pub name: String,
     /// Models by role.
     pub models: Vec<ModelIx>,
+    /// The same, with all that belongs to them.
+    pub(super) by_role: Vec<Arc<Model>>,
     /// Names of the models by role.
     pub model_names: Vec<String>,
     /// The role that goes on alone when the policy fails, if the configuration names one.
@@ -233,7 +237,7 @@ impl Catalog {
         self.routes.values().chain(arms).chain(bases)
     }
 
-    /// The model of this name.
+    /// The place of the model of this name.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<ModelIx> {
         self.models.iter().find(|(_, model)| model.name == name).map(|(ix, _)| *ix)

@@ -14,9 +14,10 @@ use policy::PolicyHost;
 use tokio::sync::Notify;
 
 use super::binding::Policies;
-use super::catalog::{Catalog, Route};
-use super::load::{LoadProgress, StartError};
+use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
+use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
 use super::split::{self, Split, SplitArm, SplitError};
+use super::subserver::Fleet;
 use crate::config::{self, Config};
 
 /// The catalog in force.
@@ -24,24 +25,33 @@ pub(super) struct Live {
     /// Read for every request, and never waited for.
     current: ArcSwap<Catalog>,
     /// Held while a change is made.
-    policies: Mutex<Policies>,
+    workshop: Mutex<Workshop>,
     /// Routes that are out of the catalog and may still have requests.
     retired: Mutex<Vec<Arc<Route>>>,
     /// Something was retired.
     left: Notify,
 }
 
+/// What changes are made with.
+struct Workshop {
+    loader: Loader,
+    fleet: Arc<Fleet>,
+    policies: Policies,
+}
+
 /// A catalog that is being changed.
 pub struct Draft<'a> {
-    policies: &'a mut Policies,
+    workshop: &'a mut Workshop,
     catalog: Catalog,
 }
 
 impl Live {
-    pub(super) fn new(config: &Config, catalog: Catalog) -> Self {
+    /// Nothing is served yet.
+    pub(super) fn new(config: &Config, fleet: Arc<Fleet>) -> Self {
+        let workshop = Workshop { loader: Loader::new(config), fleet, policies: Policies::new(config) };
         Self {
-            current: ArcSwap::from_pointee(catalog),
-            policies: Mutex::new(Policies::new(config)),
+            current: ArcSwap::default(),
+            workshop: Mutex::new(workshop),
             retired: Mutex::default(),
             left: Notify::new(),
         }
@@ -52,9 +62,9 @@ impl Live {
     }
 
     pub(super) fn change<T, E>(&self, change: impl FnOnce(&mut Draft<'_>) -> Result<T, E>) -> Result<T, E> {
-        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workshop = self.workshop.lock().unwrap_or_else(PoisonError::into_inner);
         let catalog = Catalog::clone(&self.current.load());
-        let mut draft = Draft { policies: &mut policies, catalog };
+        let mut draft = Draft { workshop: &mut workshop, catalog };
         let told = change(&mut draft)?;
         draft.follow_routes();
         let next = draft.catalog;
@@ -110,6 +120,45 @@ impl Draft<'_> {
         &self.catalog
     }
 
+    /// Takes these models for all that are there. One that is written as it was stays; one that is written otherwise is loaded
+    /// anew beside the one before, whose requests end there. Routes of models that went have to be set again.
+    ///
+    /// # Errors
+    /// [`StartError`], naming the model.
+    pub fn set_models(&mut self, config: &Config, progress: &mut dyn LoadProgress) -> Result<(), StartError> {
+        let stays = |model: &Model| config.models.get(&model.name) == Some(&model.written);
+        let gone: Vec<ModelIx> =
+            self.catalog.models.iter().filter(|(_, model)| !stays(model)).map(|(ix, _)| *ix).collect();
+        for ix in gone {
+            let model = self.catalog.models.remove(&ix);
+            model.and_then(|model| self.catalog.routes.remove(&model.name));
+        }
+        let fresh = config.models.iter().filter(|(name, _)| self.catalog.model(name).is_none()).collect();
+        for fresh in self.workshop.loader.load(&fresh, &config.server, progress)? {
+            self.seat(fresh)?;
+        }
+        Ok(())
+    }
+
+    /// Begins the subserver of a model, and makes the model a route of its own name.
+    fn seat(&mut self, fresh: Fresh) -> Result<(), StartError> {
+        let Fresh { written, tokenizer, heads, powered } = fresh;
+        let (name, meter) = (powered.name.clone(), Arc::clone(&powered.meter));
+        let spec = powered.engine.spec().clone();
+        let (ix, subserver) = self.workshop.fleet.seat(powered).map_err(StartError::Thread)?;
+        let model = Model { name: name.clone(), spec, tokenizer, heads, meter, written, subserver };
+        self.catalog.models.insert(ix, Arc::new(model));
+        let route = assemble(&name, &self.catalog, vec![ix], None, Deciding::Single);
+        self.catalog.routes.insert(name, Arc::new(route));
+        Ok(())
+    }
+
+    /// Policies run under the limits of this configuration from now on; every route has to be set again.
+    pub fn set_sandbox(&mut self, config: &Config) {
+        self.workshop.policies = Policies::new(config);
+        self.catalog.routes.retain(|_, route| route.is_model());
+    }
+
     /// Takes these routes for all that are there. One that is written as it was stays the same route, with all that it has
     /// learnt.
     ///
@@ -134,11 +183,11 @@ impl Draft<'_> {
     /// [`StartError`], naming the route, or the experiment whose arms do not fit the new one.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
         let there = self.catalog.routes.get(name);
-        if there.is_some_and(|route| route.written.as_ref() == Some(written)) {
+        if there.is_some_and(|route| route.written.as_ref() == Some(written) && self.has_models_of(route)) {
             return Ok(());
         }
-        let route = self.policies.bind(name, written, &self.catalog)?;
-        self.catalog.host = Some(self.policies.host()?);
+        let route = self.workshop.policies.bind(name, written, &self.catalog)?;
+        self.catalog.host = Some(self.workshop.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
         if let Some(split) = self.catalog.splits.get(name).map(Arc::clone) {
             let again = self.set_split(&split.experiment, split.begun_unix_ms);
@@ -156,7 +205,8 @@ impl Draft<'_> {
         let definition = &experiment.definition;
         let base = Arc::clone(split::base(&self.catalog, &definition.route)?);
         let there = self.catalog.splits.get(&definition.route).map(Arc::clone);
-        if there.as_ref().is_some_and(|split| split.is_of(experiment, begun_unix_ms, &base)) {
+        let same = there.as_ref().filter(|split| split.is_of(experiment, begun_unix_ms, &base));
+        if same.is_some_and(|split| split.served().all(|arm| self.has_models_of(&arm.route))) {
             return Ok(());
         }
         let mut arms = Vec::with_capacity(definition.arms.len());
@@ -201,7 +251,25 @@ impl Draft<'_> {
     /// # Errors
     /// [`StartError::Sandbox`], if it cannot be set up.
     pub fn policy_host(&mut self) -> Result<Arc<PolicyHost>, StartError> {
-        self.policies.host()
+        self.workshop.policies.host()
+    }
+
+    fn has_models_of(&self, route: &Route) -> bool {
+        let is_there = |(ix, model): (&ModelIx, &Arc<Model>)| {
+            self.catalog.models.get(ix).is_some_and(|there| Arc::ptr_eq(there, model))
+        };
+        route.models.iter().zip(&route.by_role).all(is_there)
+    }
+
+    /// Tries whether an experiment could divide its route, and changes nothing.
+    ///
+    /// # Errors
+    /// [`SplitError`], naming the key of the experiment.
+    pub fn try_split(&mut self, experiment: &Experiment) -> Result<(), SplitError> {
+        let before = self.catalog.splits.clone();
+        let tried = self.set_split(experiment, 0);
+        self.catalog.splits = before;
+        tried
     }
 
     /// What serves an arm: the route itself, what served it before, or a route bound for it.
@@ -211,15 +279,14 @@ impl Draft<'_> {
             return named(Arc::clone(base));
         }
         let written = split::written(arm, base, &self.catalog)?;
-        let mut before = there.into_iter().flat_map(|split| split.arms.iter().chain(&split.shadows));
-        let is_same =
-            |there: &&SplitArm| *there.name == *arm.name && there.route.written.as_ref() == Some(&written);
-        if let Some(same) = before.find(is_same) {
+        let same = there.and_then(|split| split.same(arm, &written, base));
+        if let Some(same) = same.filter(|same| self.has_models_of(&same.route)) {
             return named(Arc::clone(&same.route));
         }
         let failed = |error: StartError| SplitError::new(format!("arms.{}", arm.name), error.to_string());
-        let route = self.policies.bind(&base.name, &written, &self.catalog).map_err(failed)?;
-        self.catalog.host = Some(self.policies.host().map_err(failed)?);
+        let policies = &mut self.workshop.policies;
+        let route = policies.bind(&base.name, &written, &self.catalog).map_err(failed)?;
+        self.catalog.host = Some(policies.host().map_err(failed)?);
         named(Arc::new(route))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{
     CoreSharing, Cores, Device, Engine, EngineError, HeadError, LoadOptions, Loaded, Mismatch, ModelFiles,
-    SimDevice,
+    SimDevice, Tokenizer,
 };
 use policy::{ModelInfo, PolicyError};
 use scheduler::conductor::Bounds;
@@ -133,41 +134,60 @@ pub enum StartError {
     Thread(#[source] std::io::Error),
 }
 
-/// Loads all models; routes are bound to them later.
-///
-/// # Errors
-/// [`StartError`].
-pub(super) fn load_models(
-    config: &Config,
-    progress: &mut dyn LoadProgress,
-) -> Result<(Catalog, Vec<Powered>), StartError> {
-    let mut catalog = Catalog::default();
-    let mut engines = Vec::new();
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let cores = Arc::new(Cores::new(threads, config.server.cores, config.models.len()));
-    let mut simulated = BTreeMap::new();
-    for Found { name, model, files, kv_bytes } in find(config)? {
-        let options = LoadOptions { kv_bytes, ..options(model, &cores) };
-        let loaded = load(name, (model, &files), options, &mut simulated, progress);
+/// Loads models, whenever some are added.
+pub(super) struct Loader {
+    /// What all models on the processor compute with. Equal parts are of the number of models at the start.
+    cores: Arc<Cores>,
+    sharing: CoreSharing,
+    simulated: BTreeMap<u16, Arc<SimDevice>>,
+}
+
+/// A model whose subserver has not begun.
+pub(super) struct Fresh {
+    pub(super) written: config::Model,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) heads: BTreeMap<String, Range<usize>>,
+    pub(super) powered: Powered,
+}
+
+impl Loader {
+    pub(super) fn new(config: &Config) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let sharing = config.server.cores;
+        let cores = Arc::new(Cores::new(threads, sharing, config.models.len()));
+        Self { cores, sharing, simulated: BTreeMap::new() }
+    }
+
+    /// Loads these models; those that are there already have their memory.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(super) fn load(
+        &mut self,
+        models: &BTreeMap<&String, &config::Model>,
+        server: &config::Server,
+        progress: &mut dyn LoadProgress,
+    ) -> Result<Vec<Fresh>, StartError> {
+        let found = find(models, server)?;
+        found.into_iter().map(|found| self.load_one(found, progress)).collect()
+    }
+
+    fn load_one(&mut self, found: Found<'_>, progress: &mut dyn LoadProgress) -> Result<Fresh, StartError> {
+        let Found { name, model, files, kv_bytes } = found;
+        let options = LoadOptions { kv_bytes, ..options(model, &self.cores) };
+        let loaded = load(name, (model, &files), options, &mut self.simulated, progress);
         let Loaded { mut engine, tokenizer } = loaded
             .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
         // Threads that were asked for by number are not cut to an equal part.
-        if model.threads.is_none() || config.server.cores != CoreSharing::Split {
-            engine.share_cores(&cores);
+        if model.threads.is_none() || self.sharing != CoreSharing::Split {
+            engine.share_cores(&self.cores);
         }
         let heads = heads::attach(name, model, &mut *engine)?;
-        let ix = ModelIx(engines.len() as u16);
-        let model_of = Model { name: name.to_owned(), spec: engine.spec().clone(), tokenizer, heads };
-        catalog.models.insert(ix, Arc::new(model_of));
         let on_cores = model.sim.is_none() && model.device == Device::Cpu;
-        let (name, device) = (name.to_owned(), device(model));
-        engines.push(Powered { name, engine, device, on_cores, limits: model.limits });
+        let (name, device, meter) = (name.to_owned(), device(model), Arc::default());
+        let powered = Powered { name, engine, device, on_cores, limits: model.limits, meter };
+        Ok(Fresh { written: model.clone(), tokenizer, heads, powered })
     }
-    for (ix, model) in &catalog.models {
-        let route = assemble(&model.name, &catalog, vec![*ix], None, Deciding::Single);
-        catalog.routes.insert(model.name.clone(), Arc::new(route));
-    }
-    Ok((catalog, engines))
 }
 
 /// A model's files, and its part of the memory.
@@ -181,11 +201,14 @@ struct Found<'a> {
 
 /// Finds the files of all models, shares memory among them, and refuses models that cannot all be in it before it is spent
 /// on one of them.
-fn find(config: &Config) -> Result<Vec<Found<'_>>, StartError> {
-    let mut found = Vec::with_capacity(config.models.len());
-    let mut needs = Vec::with_capacity(config.models.len());
-    let journeys = config.server.journeys_max.get() as u64;
-    for (name, model) in &config.models {
+fn find<'a>(
+    models: &BTreeMap<&'a String, &'a config::Model>,
+    server: &config::Server,
+) -> Result<Vec<Found<'a>>, StartError> {
+    let mut found = Vec::with_capacity(models.len());
+    let mut needs = Vec::with_capacity(models.len());
+    let journeys = server.journeys_max.get() as u64;
+    for (&name, &model) in models {
         let files = model
             .source
             .files()
@@ -206,7 +229,7 @@ fn find(config: &Config) -> Result<Vec<Found<'_>>, StartError> {
     }
     let available = available_memory();
     let (places, needs): (Vec<usize>, Vec<Need>) = needs.into_iter().unzip();
-    if config.server.memory_check
+    if server.memory_check
         && let Some(available) = available
     {
         check_memory(&needs, available)?;
@@ -258,8 +281,8 @@ pub(super) fn assemble(
     fallback: Option<journey::Role>,
     deciding: Deciding,
 ) -> Route {
-    let by_role: Vec<&Arc<Model>> = roles.iter().map(|role| &catalog.models[role]).collect();
-    let info = |model: &&Arc<Model>| ModelInfo {
+    let by_role: Vec<Arc<Model>> = roles.iter().map(|role| Arc::clone(&catalog.models[role])).collect();
+    let info = |model: &Arc<Model>| ModelInfo {
         name: model.name.clone(),
         vocabulary: model.spec.vocabulary as u32,
         context: model.spec.context as u32,
@@ -274,6 +297,7 @@ pub(super) fn assemble(
         heads: by_role.iter().map(|model| model.heads.clone()).collect(),
         model_infos: by_role.iter().map(info).collect(),
         models: roles,
+        by_role,
         bounds: Bounds::default(),
         deciding,
         written: None,

@@ -39,22 +39,21 @@ pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
 pub(crate) use lane::yield_to_everybody;
 pub use live::Draft;
 use live::Live;
-use load::load_models;
 pub use load::{LoadProgress, StartError};
 pub(crate) use split::can_shadow;
 pub use split::{Split, SplitArm, SplitError};
 pub use witness::{Course, Witness};
 
-use crate::config::Config;
+use crate::config::{Config, Scheduling};
 use crate::telemetry::Metrics;
 use group::Group;
 use lane::LaneThreads;
-use subserver::{Powered, Submission, Subserver};
+use subserver::{Fleet, Submission};
 
 /// Models and routes being served.
 pub struct Runtime {
     live: Arc<Live>,
-    subservers: Vec<Subserver>,
+    fleet: Arc<Fleet>,
     /// The tasks that make plans and let go of what is no longer served; they end with `stop`.
     planning: TaskTracker,
     group: Arc<Group>,
@@ -74,16 +73,11 @@ impl Runtime {
     /// # Errors
     /// [`StartError`], naming the model, route or policy.
     pub fn start(config: &Config, progress: &mut dyn LoadProgress) -> Result<Self, StartError> {
-        let (catalog, engines) = load_models(config, progress)?;
-        let metrics = Arc::new(Metrics::new(&catalog));
-        let live = Arc::new(Live::new(config, catalog));
-        live.change(|draft| draft.set_routes(&config.routes, progress))?;
+        let metrics = Arc::new(Metrics::default());
         let journeys_max = config.server.journeys_max.get();
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
-        let seatings: Vec<_> = engines.iter().map(Powered::seating).collect();
-        let group = Arc::new(Group::new(&seatings, &config.scheduler));
-        drop(seatings);
+        let group = Arc::new(Group::new(&config.scheduler));
         let lanes = LaneThreads::start(config.sandbox.lane_threads.get()).map_err(StartError::Thread)?;
         let shared = subserver::Shared {
             group: Arc::clone(&group),
@@ -91,15 +85,19 @@ impl Runtime {
             metrics: Arc::clone(&metrics),
             lane: lanes.handle().clone(),
         };
-        let subservers = Subserver::start_all(engines, bounds, &shared, &stop);
-        let subservers = subservers.map_err(StartError::Thread)?;
+        let fleet = Arc::new(Fleet::new(bounds, shared, stop.clone()));
+        let live = Arc::new(Live::new(config, Arc::clone(&fleet)));
+        live.change(|draft| {
+            draft.set_models(config, progress)?;
+            draft.set_routes(&config.routes, progress)
+        })?;
         let planning = TaskTracker::new();
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&group).make_plans()));
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&live).let_go()));
         planning.close();
         Ok(Self {
             live,
-            subservers,
+            fleet,
             group,
             lanes: Arc::new(lanes),
             planning,
@@ -135,7 +133,8 @@ impl Runtime {
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_page(&self) -> String {
-        self.metrics.render(&self.group.gauges(), &policies::gauges(&self.catalog()))
+        let catalog = self.catalog();
+        self.metrics.render(&catalog, &self.group.gauges(), &policies::gauges(&catalog))
     }
 
     /// When models run: what is believed of them, and the plan in force.
@@ -153,7 +152,13 @@ impl Runtime {
     /// Whether requests are accepted: every subserver runs, and nobody has asked to shut down.
     #[must_use]
     pub fn ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire) && self.subservers.iter().all(Subserver::alive)
+        !self.draining.load(Ordering::Acquire)
+            && self.catalog().models.values().all(|model| model.subserver.alive())
+    }
+
+    /// Has the models run by other rules from now on.
+    pub fn reschedule(&self, scheduling: &Scheduling) {
+        self.group.reschedule(scheduling);
     }
 
     /// Puts a request in line.
@@ -216,8 +221,7 @@ impl Runtime {
             client,
             accepted: self.accepted.token(),
         };
-        let entry = route.models[0];
-        self.subservers[entry.index()].submit(submission)?;
+        route.by_role[0].subserver.submit(submission)?;
         Ok(Answer { id, route: Arc::clone(route), revision, settings, events })
     }
 
@@ -231,9 +235,7 @@ impl Runtime {
             tracing::warn!(seconds = deadline.as_secs(), "answers still running at the deadline are ended");
         }
         self.stop.cancel();
-        for subserver in &self.subservers {
-            subserver.join().await;
-        }
+        self.fleet.join().await;
         self.planning.wait().await;
         let lanes = Arc::clone(&self.lanes);
         if let Err(error) = tokio::task::spawn_blocking(move || lanes.join()).await {

@@ -62,6 +62,19 @@ impl Split {
         &self.experiment.definition.name
     }
 
+    /// All arms, shadows too.
+    pub(super) fn served(&self) -> impl Iterator<Item = &SplitArm> {
+        self.arms.iter().chain(&self.shadows)
+    }
+
+    /// What serves an arm already that is written alike over the same route; what another route of the name leads to may be
+    /// another policy.
+    pub(super) fn same(&self, arm: &Arm, written: &config::Route, base: &Arc<Route>) -> Option<&SplitArm> {
+        let is_same =
+            |there: &&SplitArm| *there.name == *arm.name && there.route.written.as_ref() == Some(written);
+        self.served().find(is_same).filter(|_| Arc::ptr_eq(&self.base, base))
+    }
+
     /// Whether it is of this experiment as it stands, over this route.
     pub(super) fn is_of(&self, experiment: &Experiment, begun_unix_ms: u64, base: &Arc<Route>) -> bool {
         let same = self.begun_unix_ms == begun_unix_ms && self.experiment == *experiment;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use experiment::tally::Ended;
-use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Made, Offer, Role, Sampled, Step};
+use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Offer, Role, Sampled, Step};
 use policy::{Digest, Lane, PolicyError, Revision, Session};
 use scheduler::Tenant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -151,7 +151,7 @@ impl Traveller {
         let output = self.journey.take_output();
         self.witness.made(output.iter().map(|made| made.by));
         for made in output {
-            self.metrics.token_made(self.model_of(&made));
+            self.route.by_role[made.by.index()].meter.token_made();
             self.bill.add(1);
             self.others += u64::from(made.by != Role::ENTRY);
             self.tell(Event::Made(made));
@@ -262,10 +262,6 @@ impl Traveller {
             self.lane.end(session, &self.place);
         }
         effect
-    }
-
-    fn model_of(&self, made: &Made) -> ModelIx {
-        self.route.models[made.by.index()]
     }
 
     /// The channel holds a whole answer, so it is full only if that promise is broken; a closed one means that the

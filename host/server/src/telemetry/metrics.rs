@@ -2,42 +2,23 @@
 //!
 //! Names follow vLLM's meanings under our prefix, so that dashboards port by renaming. Every label comes from the
 //! configuration. Writers are the loops; each write is one relaxed atomic operation, because a scrape needs no order
-//! between metrics.
+//! between metrics. What a model does is counted by its own [`Meter`](super::Meter).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use engine::KvUsage;
-
 use super::page::{Family, Named, Page};
 use super::{PolicyGauges, SchedulingGauges};
-use crate::runtime::{Catalog, Event, ModelIx};
+use crate::runtime::{Catalog, Event, Model};
 
-/// All metrics of a runtime.
-#[derive(Debug)]
+/// What is counted over all models.
+#[derive(Debug, Default)]
 pub struct Metrics {
-    models: Vec<ModelMetrics>,
-    /// Handoffs by source, then target.
-    handoffs: Vec<Vec<AtomicU64>>,
     waiting: Arc<AtomicUsize>,
     finished: AtomicU64,
     failed: AtomicU64,
     cancelled: AtomicU64,
     policy_failures: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct ModelMetrics {
-    name: String,
-    running: AtomicUsize,
-    parked: AtomicUsize,
-    kv_tokens: AtomicUsize,
-    kv_hits: AtomicU64,
-    steps: AtomicU64,
-    rows: AtomicU64,
-    fed: AtomicU64,
-    generated: AtomicU64,
-    preempted: AtomicU64,
 }
 
 /// A request counted as waiting until this is dropped.
@@ -51,46 +32,6 @@ impl Drop for Waiting {
 }
 
 impl Metrics {
-    /// Metrics at zero for the models of a catalog.
-    #[must_use]
-    pub fn new(catalog: &Catalog) -> Self {
-        let model = |model: &Arc<crate::runtime::Model>| ModelMetrics {
-            name: model.name.clone(),
-            ..Default::default()
-        };
-        let models: Vec<ModelMetrics> = catalog.models.values().map(model).collect();
-        let row = || models.iter().map(|_| AtomicU64::new(0)).collect();
-        Self {
-            handoffs: models.iter().map(|_| row()).collect(),
-            models,
-            waiting: Arc::default(),
-            finished: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
-            policy_failures: AtomicU64::new(0),
-        }
-    }
-
-    /// Journeys at a model's subserver: those whose turn it is there, and those parked there.
-    #[must_use]
-    pub fn journeys(&self, model: ModelIx) -> (usize, usize) {
-        let model = &self.models[model.index()];
-        (model.running.load(Relaxed), model.parked.load(Relaxed))
-    }
-
-    /// Tokens in a model's KV.
-    #[must_use]
-    pub fn kv_tokens(&self, model: ModelIx) -> usize {
-        self.models[model.index()].kv_tokens.load(Relaxed)
-    }
-
-    /// Steps of a model, and journeys in them, summed.
-    #[must_use]
-    pub fn steps(&self, model: ModelIx) -> (u64, u64) {
-        let model = &self.models[model.index()];
-        (model.steps.load(Relaxed), model.rows.load(Relaxed))
-    }
-
     /// Counts a request as waiting for a place.
     #[must_use]
     pub fn waiting(&self) -> Waiting {
@@ -100,18 +41,24 @@ impl Metrics {
 
     /// The Prometheus text format.
     #[must_use]
-    pub fn render(&self, scheduling: &SchedulingGauges, policies: &PolicyGauges) -> String {
+    pub fn render(
+        &self,
+        catalog: &Catalog,
+        scheduling: &SchedulingGauges,
+        policies: &PolicyGauges,
+    ) -> String {
         let mut page = Page::default();
-        page.per_model(&RUNNING, &self.models, |m| m.running.load(Relaxed) as u64);
-        page.per_model(&PARKED, &self.models, |m| m.parked.load(Relaxed) as u64);
-        page.per_model(&KV_TOKENS, &self.models, |m| m.kv_tokens.load(Relaxed) as u64);
-        page.per_model(&KV_HITS, &self.models, |m| m.kv_hits.load(Relaxed));
-        page.per_model(&STEPS, &self.models, |m| m.steps.load(Relaxed));
-        page.per_model(&STEP_ROWS, &self.models, |m| m.rows.load(Relaxed));
-        page.per_model(&FED, &self.models, |m| m.fed.load(Relaxed));
-        page.per_model(&GENERATED, &self.models, |m| m.generated.load(Relaxed));
-        page.per_model(&PREEMPTED, &self.models, |m| m.preempted.load(Relaxed));
-        self.render_handoffs(&mut page);
+        let models: Vec<&Model> = catalog.models.values().map(|model| &**model).collect();
+        page.per_model(&RUNNING, &models, |m| m.meter.journeys().0 as u64);
+        page.per_model(&PARKED, &models, |m| m.meter.journeys().1 as u64);
+        page.per_model(&KV_TOKENS, &models, |m| m.meter.kv_tokens() as u64);
+        page.per_model(&KV_HITS, &models, |m| m.meter.kv_hits());
+        page.per_model(&STEPS, &models, |m| m.meter.steps().0);
+        page.per_model(&STEP_ROWS, &models, |m| m.meter.steps().1);
+        for (family, which) in [&FED, &GENERATED, &PREEMPTED].into_iter().zip(0..) {
+            page.per_model(family, &models, |m| m.meter.tokens()[which]);
+        }
+        render_handoffs(&mut page, &models);
         page.single(&WAITING, self.waiting.load(Relaxed) as u64);
         page.single(&FINISHED, self.finished.load(Relaxed));
         page.single(&FAILED, self.failed.load(Relaxed));
@@ -120,33 +67,6 @@ impl Metrics {
         policies.render(&mut page);
         scheduling.render(&mut page);
         page.text()
-    }
-
-    pub(crate) fn set_journeys(&self, model: ModelIx, running: usize, parked: usize, kv: KvUsage) {
-        let model = &self.models[model.index()];
-        model.running.store(running, Relaxed);
-        model.parked.store(parked, Relaxed);
-        model.kv_tokens.store(kv.tokens, Relaxed);
-        model.kv_hits.store(kv.hit_tokens, Relaxed);
-    }
-
-    pub(crate) fn step(&self, model: ModelIx, rows: usize, tokens: usize) {
-        let model = &self.models[model.index()];
-        model.steps.fetch_add(1, Relaxed);
-        model.rows.fetch_add(rows as u64, Relaxed);
-        model.fed.fetch_add(tokens as u64, Relaxed);
-    }
-
-    pub(crate) fn preempted(&self, model: ModelIx) {
-        self.models[model.index()].preempted.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn token_made(&self, model: ModelIx) {
-        self.models[model.index()].generated.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn handed_off(&self, from: ModelIx, to: ModelIx) {
-        self.handoffs[from.index()][to.index()].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn journey_ended(&self, last: &Event) {
@@ -161,21 +81,19 @@ impl Metrics {
     pub(crate) fn policy_failed(&self) {
         self.policy_failures.fetch_add(1, Relaxed);
     }
+}
 
-    fn render_handoffs(&self, page: &mut Page) {
-        page.head(&HANDOFFS);
-        for (source, row) in self.models.iter().zip(&self.handoffs) {
-            for (target, count) in self.models.iter().zip(row) {
-                if source.name != target.name {
-                    let labels = format!("{{source={:?},target={:?}}}", source.name, target.name);
-                    page.value(&HANDOFFS, &labels, count.load(Relaxed));
-                }
-            }
+fn render_handoffs(page: &mut Page, models: &[&Model]) {
+    page.head(&HANDOFFS);
+    for source in models {
+        for target in models.iter().filter(|target| target.name != source.name) {
+            let labels = format!("{{source={:?},target={:?}}}", source.name, target.name);
+            page.value(&HANDOFFS, &labels, source.meter.handoffs(&target.name));
         }
     }
 }
 
-impl Named for ModelMetrics {
+impl Named for &Model {
     fn name(&self) -> &str {
         &self.name
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::control::ControlError;
 use crate::runtime::{NoSuchRoute, StartError};
 
 /// Why the benchmark cannot run to its end.
@@ -21,6 +22,9 @@ pub enum RoutingError {
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] Box<StartError>),
+    /// The server does not start.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The route is not there.
     #[error(transparent)]
     Route(#[from] NoSuchRoute),

@@ -37,9 +37,12 @@ impl Served {
         let mut settings = HttpSettings::new(&config);
         // Nobody waits for answers that were broken off at the end of a run.
         settings.drain = Duration::ZERO;
+        // The benchmark asks without a key, and leaves nothing behind.
+        let mut open = config.clone();
+        (open.tenants, open.server.data_dir) = Default::default();
         let runtime = Arc::new(started(config).await?);
         let shutdown = CancellationToken::new();
-        let control = Arc::new(Control::open(Arc::clone(&runtime)));
+        let control = Arc::new(Control::new(Arc::clone(&runtime), &open)?);
         let serving = http::serve(listener, control, settings, shutdown.clone());
         let serving = tokio::spawn(serving);
         Ok(Self { runtime, address, shutdown, serving })
@@ -54,7 +57,8 @@ impl Served {
     }
 
     pub(super) fn steps(&self, route: &Route) -> Steps {
-        route.models.iter().map(|&model| self.runtime.metrics().steps(model)).collect()
+        let catalog = self.runtime.catalog();
+        route.models.iter().map(|model| catalog.models[model].meter.steps()).collect()
     }
 
     /// Rows per step since then, by role.

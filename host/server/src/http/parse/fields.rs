@@ -46,7 +46,11 @@ impl Fields {
         }
     }
 
-    pub(super) fn integer(&mut self, key: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
+    pub(in crate::http) fn integer(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let path = self.path(key);
         let wanted = format!("a whole number {}", bounds(&range));

@@ -20,14 +20,14 @@ pub(in crate::runtime) struct Bell {
     /// Whether the loop sleeps. Held while it falls asleep, so that no ring falls between its last look and its sleep.
     asleep: Mutex<bool>,
     heard: Condvar,
-    /// How long the loop looks for a ring before it falls asleep.
-    awake: Duration,
+    /// Whether the loop looks for a ring for a moment before it falls asleep.
+    watchful: AtomicBool,
 }
 
 impl Bell {
-    /// A bell whose loop stays awake for a moment before it sleeps, for machines with cores to spare.
-    pub(in crate::runtime) fn watchful() -> Self {
-        Self { awake: AWAKE, ..Self::default() }
+    /// Whether its loop stays awake for a moment before it sleeps: for machines with cores to spare.
+    pub(in crate::runtime) fn set_watchful(&self, watchful: bool) {
+        self.watchful.store(watchful, Ordering::Relaxed);
     }
 
     /// Wakes the loop, or keeps it from falling asleep.
@@ -40,7 +40,8 @@ impl Bell {
 
     /// Sleeps until it is rung, at most so long.
     pub(in crate::runtime) fn wait(&self, at_most: Option<Duration>) {
-        let awake = at_most.map_or(self.awake, |at_most| at_most.min(self.awake));
+        let watch = if self.watchful.load(Ordering::Relaxed) { AWAKE } else { Duration::ZERO };
+        let awake = at_most.map_or(watch, |at_most| at_most.min(watch));
         if !self.is_rung_within(awake) {
             self.sleep(at_most.map(|at_most| at_most.saturating_sub(awake)));
         }
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_ring_before_the_wait_is_heard_and_heard_once() {
-        for bell in [Bell::default(), Bell::watchful()] {
+        for bell in bells() {
             bell.ring();
             bell.ring();
             bell.wait(None);
@@ -144,8 +145,8 @@ mod tests {
     /// A ring that is lost leaves one of the two asleep for ever.
     #[test]
     fn no_ring_is_lost_however_it_meets_the_sleep() {
-        for bell in [Bell::default, Bell::watchful] {
-            let bells = Arc::new([bell(), bell()]);
+        for pair in bells().into_iter().zip(bells()) {
+            let bells = Arc::new(<[Bell; 2]>::from(pair));
             let others = Arc::clone(&bells);
             let thread = std::thread::spawn(move || {
                 for _ in 0..ROUNDS {
@@ -159,6 +160,13 @@ mod tests {
             }
             thread.join().unwrap();
         }
+    }
+
+    /// One that sleeps at once and one that watches.
+    fn bells() -> [Bell; 2] {
+        let bells = [Bell::default(), Bell::default()];
+        bells[1].set_watchful(true);
+        bells
     }
 
     const ROUNDS: u32 = 20_000;

@@ -2,10 +2,12 @@
 //!
 //! The rules are those of [`scheduler::conductor`]; here is what they need in a running server: a clock, one lock that
 //! is held for a decision or an event and never across a step, and a bell for each decode loop. Plans are made by a task
-//! of their own, away from the loops.
+//! of their own, away from the loops. Models come and go, so the conductor's numbers for them are known here alone:
+//! everybody else names a model by its [`ModelIx`].
 
 mod bell;
 mod report;
+mod seats;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,24 +15,21 @@ use std::time::{Duration, Instant};
 
 use engine::ModelSpec;
 use journey::JourneyId;
-use scheduler::conductor::{
-    Bounds, Conductor, Decision, Fate, GroupPlan, MemberSettings, Mode, Settings, Step, Until,
-};
-use scheduler::law::{Load, StepLaw};
-use scheduler::{Member, Share};
+use scheduler::Share;
+use scheduler::conductor::{Bounds, Decision, GroupPlan, Mode, Step, Until};
+use scheduler::law::Load;
 use tokio::sync::Notify;
 
 pub(super) use bell::{Bell, Inbox};
+use seats::Seats;
 
+use super::catalog::ModelIx;
 use crate::config::Scheduling;
 
 /// When the models of the server run.
 #[derive(Debug)]
 pub(super) struct Group {
-    conductor: Mutex<Conductor>,
-    bells: Vec<Arc<Bell>>,
-    names: Vec<String>,
-    mode: Mode,
+    seats: Mutex<Seats>,
     begun: Instant,
     /// A plan is due.
     due: Notify,
@@ -57,34 +56,52 @@ pub(super) enum Next {
     Wait(Option<Duration>),
 }
 
+/// What became of a row of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fate {
+    /// Whether it gave a token that was kept.
+    pub(super) token: bool,
+    pub(super) next: Whereto,
+}
+
+/// Where a row goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Whereto {
+    Stays,
+    Leaves(ModelIx),
+    Ends,
+}
+
 impl Group {
-    /// A group of models in which nobody is yet.
-    pub(super) fn new(models: &[Seating<'_>], scheduling: &Scheduling) -> Self {
-        let members = models.iter().map(|model| MemberSettings {
-            device: model.device,
-            rows_max: model.rows_max,
-            law: guess(model.spec),
-        });
-        let mode = scheduling.mode_for(models.iter().map(|model| model.name));
-        let settings = Settings {
-            mode: mode.clone(),
-            bounds: scheduling.bounds(),
-            ..Settings::learning(members.collect())
-        };
+    /// A group without models.
+    pub(super) fn new(scheduling: &Scheduling) -> Self {
         Self {
-            conductor: Mutex::new(Conductor::new(settings)),
-            bells: bells(models),
-            names: models.iter().map(|model| model.name.to_owned()).collect(),
-            mode,
+            seats: Mutex::new(Seats::new(scheduling)),
             begun: Instant::now(),
             due: Notify::new(),
             plans: AtomicU64::new(0),
         }
     }
 
-    /// What the decode loop of a model sleeps by.
-    pub(super) fn bell(&self, member: Member) -> &Arc<Bell> {
-        &self.bells[member.0]
+    /// A model is in the group from now on. Gives what its decode loop sleeps by.
+    pub(super) fn join(&self, model: ModelIx, seating: &Seating<'_>) -> Arc<Bell> {
+        self.lock().join(model, seating)
+    }
+
+    /// A model is in the group no more.
+    pub(super) fn leave(&self, model: ModelIx) {
+        let mut seats = self.lock();
+        seats.leave(model);
+        // Somebody may have waited for it.
+        seats.wake(None);
+    }
+
+    /// Other rules from now on.
+    pub(super) fn reschedule(&self, scheduling: &Scheduling) {
+        let mut seats = self.lock();
+        seats.reschedule(scheduling);
+        seats.wake(None);
+        self.plan_if_due(&seats);
     }
 
     /// A journey is ready at a model, for a visit of so many tokens if that is known.
@@ -93,76 +110,83 @@ impl Group {
     pub(super) fn arrived(
         &self,
         journey: JourneyId,
-        (at, visit_left): (Member, Option<u32>),
+        (at, visit_left): (ModelIx, Option<u32>),
         bounds: Bounds,
     ) {
         let now = self.now_s();
-        let mut conductor = self.lock();
+        let mut seats = self.lock();
+        let Some(at) = seats.member(at) else { return };
+        let conductor = &mut seats.conductor;
         // At every hop: one look where nothing was promised.
         if bounds != Bounds::default() {
             conductor.promise(journey, bounds);
         }
         conductor.arrived(journey, at, now, visit_left);
-        self.plan_if_due(&conductor);
+        self.plan_if_due(&seats);
     }
 
     /// A journey is over, has no memory for now, or is on its way without having been in a step.
     pub(super) fn gone(&self, journey: JourneyId) {
-        let mut conductor = self.lock();
-        conductor.gone(journey);
+        let mut seats = self.lock();
+        seats.conductor.gone(journey);
         // It may have been the one that others waited for.
-        self.wake(&conductor, None);
+        seats.wake(None);
     }
 
     /// Whether a model runs now; the rows are chosen under the same lock, so that a model of the same device is not let
     /// go at the same time.
-    pub(super) fn next(&self, member: Member, choose: impl FnOnce() -> (Vec<Share>, Load)) -> Next {
+    pub(super) fn next(&self, model: ModelIx, choose: impl FnOnce() -> (Vec<Share>, Load)) -> Next {
         let now = self.now_s();
-        let mut conductor = self.lock();
-        match conductor.decide(member, now) {
+        let mut seats = self.lock();
+        let Some(member) = seats.member(model) else { return Next::Wait(None) };
+        match seats.conductor.decide(member, now) {
             Decision::Go => {
                 let (shares, load) = choose();
                 if shares.is_empty() {
                     return Next::Wait(None);
                 }
-                conductor.began(member, now, Step { rows: &journeys(&shares), load });
+                seats.conductor.began(member, now, Step { rows: &journeys(&shares), load });
                 Next::Run(shares)
             }
             Decision::Wait { until, by_s } => {
-                self.make_sure_of(member, until);
+                // Whoever is waited for has to know that it is its turn: what has changed since it last asked may not
+                // have rung.
+                if let Until::StepOf(other) = until
+                    && other != member
+                {
+                    seats.ring(other);
+                }
                 Next::Wait(by_s.map(|by_s| Duration::from_secs_f64((by_s - now).max(SHORTEST_WAIT_S))))
             }
         }
     }
 
-    /// Whoever is waited for has to know that it is its turn: what has changed since it last asked may not have rung.
-    fn make_sure_of(&self, member: Member, until: Until) {
-        match until {
-            Until::StepOf(other) if other != member => self.bells[other.0].ring(),
-            Until::StepOf(_) | Until::Arrival => {}
-        }
-    }
-
     /// A step has ended, with what became of its rows.
-    pub(super) fn ended(&self, member: Member, rows: &[(JourneyId, Fate)]) {
+    pub(super) fn ended(&self, model: ModelIx, rows: &[(JourneyId, Fate)]) {
         let now = self.now_s();
-        let mut conductor = self.lock();
-        conductor.ended(member, now, rows);
-        self.wake(&conductor, Some(member));
-        self.plan_if_due(&conductor);
+        let mut seats = self.lock();
+        let Some(member) = seats.member(model) else { return };
+        let rows: Vec<_> = rows.iter().map(|(journey, fate)| (*journey, seats.fate(*fate))).collect();
+        seats.conductor.ended(member, now, &rows);
+        seats.wake(Some(member));
+        self.plan_if_due(&seats);
     }
 
     /// What became of a row of an earlier step whose journey was gone from the group since then.
-    pub(super) fn decided(&self, member: Member, fate: Fate) {
-        self.lock().decided(member, fate);
+    pub(super) fn decided(&self, model: ModelIx, fate: Fate) {
+        let mut seats = self.lock();
+        let Some(member) = seats.member(model) else { return };
+        let fate = seats.fate(fate);
+        seats.conductor.decided(member, fate);
     }
 
     /// A step came to nothing; its rows are ready again.
-    pub(super) fn failed(&self, member: Member, rows: &[Share]) {
+    pub(super) fn failed(&self, model: ModelIx, rows: &[Share]) {
         let now = self.now_s();
-        let mut conductor = self.lock();
-        conductor.failed(member, now, &journeys(rows));
-        self.wake(&conductor, Some(member));
+        let mut seats = self.lock();
+        let Some(member) = seats.member(model) else { return };
+        seats.conductor.failed(member, now, &journeys(rows));
+        seats.wake(Some(member));
     }
 
     /// Makes plans when they are due, for ever.
@@ -170,7 +194,7 @@ impl Group {
         loop {
             self.due.notified().await;
             let begun = Instant::now();
-            let planner = self.lock().planner();
+            let planner = self.lock().conductor.planner();
             // The paper's chain can take seconds; the others take well below one millisecond.
             let Ok(plan) = tokio::task::spawn_blocking(move || planner.make()).await else {
                 tracing::error!("making a plan panicked; the last one stays in force");
@@ -184,28 +208,19 @@ impl Group {
     }
 
     fn adopt(&self, plan: GroupPlan) {
-        let mut conductor = self.lock();
-        conductor.adopt(plan);
-        self.wake(&conductor, None);
+        let mut seats = self.lock();
+        seats.conductor.adopt(plan);
+        seats.wake(None);
     }
 
-    fn plan_if_due(&self, conductor: &Conductor) {
-        if matches!(self.mode, Mode::Ours | Mode::PaperDtmc) && conductor.is_stale() {
+    fn plan_if_due(&self, seats: &Seats) {
+        if matches!(seats.mode, Mode::Ours | Mode::PaperDtmc) && seats.conductor.is_stale() {
             self.due.notify_one();
         }
     }
 
-    /// Wakes those who have somebody ready; who has nobody is woken by an arrival.
-    fn wake(&self, conductor: &Conductor, except: Option<Member>) {
-        for (at, bell) in self.bells.iter().enumerate() {
-            if except != Some(Member(at)) && conductor.ready(Member(at)) > 0 {
-                bell.ring();
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Conductor> {
-        self.conductor.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_s(&self) -> f64 {
@@ -213,22 +228,8 @@ impl Group {
     }
 }
 
-/// Loops stay awake for a moment only where that takes nothing from a model.
-fn bells(models: &[Seating<'_>]) -> Vec<Arc<Bell>> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let spare = cores > 1 && models.iter().all(|model| !model.on_cores);
-    let bell = if spare { Bell::watchful } else { Bell::default };
-    models.iter().map(|_| Arc::new(bell())).collect()
-}
-
 fn journeys(shares: &[Share]) -> Vec<JourneyId> {
     shares.iter().map(|share| share.journey).collect()
-}
-
-/// What a step costs before any was seen: in proportion to the weights.
-fn guess(spec: &ModelSpec) -> StepLaw {
-    let read_s = spec.parameters as f64 / PARAMETERS_PER_S;
-    StepLaw::affine(read_s, read_s / ROWS_PER_READ)
 }
 
 /// A wait that is over when it is asked for is asked for again a little later.
@@ -239,7 +240,3 @@ const PLANS_APART: Duration = Duration::from_millis(50);
 
 /// So many times as long as a plan took, none is made: what plans cost stays below a hundredth of one core.
 const REST: u32 = 100;
-
-/// Parameters read per second, and rows that cost as much as reading them: a first guess only.
-const PARAMETERS_PER_S: f64 = 2e10;
-const ROWS_PER_READ: f64 = 16.0;

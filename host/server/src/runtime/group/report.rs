@@ -8,17 +8,19 @@ use scheduler::plan::Order;
 use serde_json::{Value, json};
 
 use super::Group;
+use super::seats::{Seats, Sitting};
 use crate::telemetry::{ModelGauges, SchedulingGauges};
 
 impl Group {
     /// The numbers that a dashboard follows.
     pub(in crate::runtime) fn gauges(&self) -> SchedulingGauges {
-        let conductor = self.lock();
+        let seats = self.lock();
+        let conductor = &seats.conductor;
         let (beliefs, plan) = (conductor.beliefs(), conductor.plan());
-        let model = |(at, name): (usize, &String)| {
+        let model = |(at, sitting): (usize, &Sitting)| {
             let law = beliefs.per_row(Member(at));
             ModelGauges {
-                name: name.clone(),
+                name: sitting.name.clone(),
                 ready: conductor.ready(Member(at)),
                 threshold: plan.map_or(1, |plan| plan.batch[at]),
                 step_fixed_s: law.fixed_s,
@@ -30,21 +32,22 @@ impl Group {
             is_exclusive: plan.map(|plan| plan.order == Order::Exclusive),
             predicted_tokens_per_s: plan.and_then(|plan| plan.tokens_per_s),
             overlap: beliefs.overlap().value(),
-            models: self.names.iter().enumerate().map(model).collect(),
+            models: seats.sitting.iter().enumerate().map(model).collect(),
         }
     }
 
     /// The plan in force with the numbers that led to it.
     pub(in crate::runtime) fn report(&self) -> Value {
-        let conductor = self.lock();
+        let seats = self.lock();
+        let conductor = &seats.conductor;
         let beliefs = conductor.beliefs();
-        let models: Vec<Value> = (self.names.iter().enumerate())
-            .map(|(at, name)| {
+        let models: Vec<Value> = (seats.sitting.iter().enumerate())
+            .map(|(at, Sitting { name, .. })| {
                 let member = Member(at);
                 let law = beliefs.law(member);
-                let routed: Vec<Value> = (0..self.names.len())
+                let routed: Vec<Value> = (0..seats.sitting.len())
                     .filter(|to| *to != at)
-                    .map(|to| json!({"to": self.names[to], "per_token": beliefs.share(member, Member(to))}))
+                    .map(|to| json!({"to": seats.sitting[to].name, "per_token": beliefs.share(member, Member(to))}))
                     .collect();
                 json!({
                     "model": name,
@@ -61,7 +64,7 @@ impl Group {
             })
             .collect();
         json!({
-            "mode": self.mode.name(),
+            "mode": seats.mode.name(),
             "journeys": conductor.journeys(),
             "slo_tpot_ms": conductor.bounds().tpot_s.map(|s| s * 1e3),
             "slo_itl_ms": conductor.bounds().itl_s.map(|s| s * 1e3),
@@ -69,15 +72,17 @@ impl Group {
             "overlap_measured": beliefs.overlap().is_measured(),
             "switch_ms": beliefs.switch_s() * 1e3,
             "models": models,
-            "plan": conductor.plan().map(|plan| self.plan(plan)),
+            "plan": conductor.plan().map(|plan| seats.describe(plan)),
         })
     }
+}
 
-    fn plan(&self, plan: &GroupPlan) -> Value {
+impl Seats {
+    fn describe(&self, plan: &GroupPlan) -> Value {
         let pairs: Vec<Value> = (plan.pairs.iter())
             .map(|(member, pair)| {
                 json!({
-                    "model": self.names[member.0],
+                    "model": self.sitting[member.0].name,
                     "share": pair.pair.share,
                     "visit_tokens": pair.pair.visit_tokens,
                     "batch": pair.batch,
@@ -87,7 +92,7 @@ impl Group {
             .collect();
         json!({
             "journeys": plan.journeys,
-            "feeder": self.names[plan.feeder.0],
+            "feeder": self.sitting[plan.feeder.0].name,
             "order": format!("{:?}", plan.order).to_lowercase(),
             "batch": plan.batch,
             "tokens_per_s": plan.tokens_per_s,

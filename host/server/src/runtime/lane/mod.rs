@@ -17,7 +17,7 @@ use policy::{Digest, Lane, Revision, Session, Start};
 
 use super::answer::{Event, SHUTTING_DOWN};
 use super::group::Inbox;
-use super::subserver::{Decided, Inbound};
+use super::subserver::{Decided, Inbound, Peers};
 use super::traveller::{Place, Traveller};
 use queues::Queues;
 
@@ -62,7 +62,7 @@ struct Whose {
 /// What is too slow for a step.
 enum Job {
     /// A journey is to get a session, and then to arrive where that says.
-    Begin(Box<Traveller>, Arc<Revision>, Start, Arc<[Inbox<Inbound>]>),
+    Begin(Box<Traveller>, Arc<Revision>, Start, Arc<Peers>),
     /// A journey's policy is to be asked.
     Ask(Box<Traveller>, Consult, Source, Inbox<Inbound>),
     /// A session has ended. It holds its journey's place until it is gone.
@@ -116,9 +116,9 @@ impl LaneHandle {
         traveller: Box<Traveller>,
         revision: Arc<Revision>,
         start: Start,
-        inboxes: &Arc<[Inbox<Inbound>]>,
+        peers: &Arc<Peers>,
     ) {
-        self.0.add(Job::Begin(traveller, revision, start, Arc::clone(inboxes)));
+        self.0.add(Job::Begin(traveller, revision, start, Arc::clone(peers)));
     }
 
     /// Has a journey's policy asked; what follows comes through the inbox.
@@ -208,11 +208,13 @@ impl Job {
 
     fn run(self) {
         match self {
-            Self::Begin(mut traveller, revision, start, inboxes) => {
+            Self::Begin(mut traveller, revision, start, peers) => {
                 if !traveller.is_gone() {
                     traveller.begin(&revision, revision.session(start));
                 }
-                give(&inboxes[traveller.here().index()], Inbound::Arrive(traveller));
+                if let Err(lost) = peers.give(traveller.here(), Inbound::Arrive(traveller)) {
+                    lost.give_up();
+                }
             }
             Self::Ask(mut traveller, consult, source, inbox) => {
                 let before = traveller.journey.position();

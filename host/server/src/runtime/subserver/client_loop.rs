@@ -7,13 +7,12 @@ use policy::{Lane, Revision, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inbound, Shared, Submission};
-use crate::runtime::group::Inbox;
+use super::{Inbound, Peers, Shared, Submission};
 use crate::runtime::traveller::{Place, Traveller};
 
 pub(super) async fn run(
     mut submitted: mpsc::Receiver<Submission>,
-    inboxes: Arc<[Inbox<Inbound>]>,
+    peers: Arc<Peers>,
     shared: Shared,
     stop: CancellationToken,
 ) {
@@ -23,12 +22,12 @@ pub(super) async fn run(
             submission = submitted.recv() => submission,
         };
         let Some(submission) = submission else { return };
-        admit(submission, &inboxes, &shared).await;
+        admit(submission, &peers, &shared).await;
     }
 }
 
 /// Waits for a place, unless the client goes first.
-async fn admit(submission: Submission, inboxes: &Arc<[Inbox<Inbound>]>, shared: &Shared) {
+async fn admit(submission: Submission, peers: &Arc<Peers>, shared: &Shared) {
     let waiting = shared.metrics.waiting();
     let place = tokio::select! {
         () = submission.client.closed() => return,
@@ -47,14 +46,15 @@ async fn admit(submission: Submission, inboxes: &Arc<[Inbox<Inbound>]>, shared: 
         Box::new(Traveller::new((journey, tenant, (bill, witness)), route, client, place, shared));
     if let Some((revision, start)) = begin {
         if revision.lane(tenant.0) == Lane::Own {
-            return shared.lane.begin(traveller, revision, start, inboxes);
+            return shared.lane.begin(traveller, revision, start, peers);
         }
         traveller.begin(&revision, revision.session(start));
     }
     // Usually this loop's own model; a policy, or the fallback of one that failed, may choose another.
-    let inbox = &inboxes[traveller.here().index()];
-    if inbox.send(Inbound::Arrive(traveller)).await.is_err() {
-        tracing::error!(journey = %id, "the decode loop has ended; the request is dropped");
+    // There is room for every journey, so nothing is waited for.
+    if let Err(lost) = peers.give(traveller.here(), Inbound::Arrive(traveller)) {
+        tracing::error!(journey = %id, "the decode loop has ended");
+        lost.give_up();
     }
 }
 

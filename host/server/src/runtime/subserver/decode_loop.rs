@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineError, Row};
 use journey::{Consult, Draw, Effect, Journey, JourneyId, Sampled};
-use scheduler::conductor::Fate;
 use scheduler::law::Load;
 use scheduler::memory::{Aside, Relief};
 use scheduler::{Scheduler, Share, Turn};
@@ -21,15 +20,17 @@ use super::thread::panic_message;
 use super::{Decided, Inbound, Powered, Shared};
 use crate::runtime::answer::Event;
 use crate::runtime::catalog::ModelIx;
-use crate::runtime::group::{Group, Next};
+use crate::runtime::group::{Bell, Fate, Group, Next, Whereto};
 use crate::runtime::lane::{LaneHandle, Source};
 use crate::runtime::traveller::{Follows, Traveller};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Meter, Metrics};
 
 pub(super) struct DecodeLoop {
     here: ModelIx,
     /// When this model runs beside the others.
     group: Arc<Group>,
+    /// What it sleeps by.
+    bell: Arc<Bell>,
     engine: Box<dyn Engine>,
     scheduler: Scheduler,
     /// Journeys whose turn it is here.
@@ -44,6 +45,7 @@ pub(super) struct DecodeLoop {
     outgoing: Outgoing,
     /// Where slow policies are called.
     lane: LaneHandle,
+    meter: Arc<Meter>,
     metrics: Arc<Metrics>,
     stopped: bool,
 }
@@ -51,13 +53,14 @@ pub(super) struct DecodeLoop {
 impl DecodeLoop {
     pub(super) fn new(
         powered: Powered,
-        inbox: mpsc::Receiver<Inbound>,
+        (inbox, bell): (mpsc::Receiver<Inbound>, Arc<Bell>),
         outgoing: Outgoing,
         (here, shared): (ModelIx, &Shared),
     ) -> Self {
         Self {
             here,
             group: Arc::clone(&shared.group),
+            bell,
             engine: powered.engine,
             scheduler: Scheduler::new(powered.limits),
             residents: BTreeMap::new(),
@@ -66,6 +69,7 @@ impl DecodeLoop {
             parked: BTreeSet::new(),
             inbox,
             outgoing,
+            meter: powered.meter,
             metrics: Arc::clone(&shared.metrics),
             lane: shared.lane.clone(),
             stopped: false,
@@ -78,11 +82,11 @@ impl DecodeLoop {
             self.drop_the_gone();
             self.bring_back();
             self.outgoing.send();
-            self.metrics.set_journeys(self.here, self.residents.len(), self.parked.len(), self.engine.kv());
+            self.meter.set_journeys(self.residents.len(), self.parked.len(), self.engine.kv());
             let (scheduler, residents) = (&mut self.scheduler, &self.residents);
-            match self.group.next(self.here.member(), || choose(scheduler, residents)) {
+            match self.group.next(self.here, || choose(scheduler, residents)) {
                 Next::Run(shares) => self.step(&shares),
-                Next::Wait(at_most) => self.group.bell(self.here.member()).wait(at_most),
+                Next::Wait(at_most) => self.bell.wait(at_most),
             }
         }
         for (_, traveller) in std::mem::take(&mut self.residents) {
@@ -93,7 +97,7 @@ impl DecodeLoop {
         while let Ok(late) = self.inbox.try_recv() {
             late.give_up();
         }
-        self.metrics.set_journeys(self.here, 0, 0, self.engine.kv());
+        self.meter.set_journeys(0, 0, self.engine.kv());
     }
 
     /// Takes in everything that has arrived. False when the loop must end.
@@ -115,7 +119,7 @@ impl DecodeLoop {
             },
             Inbound::Decided(traveller, Decided { effect, token }) => {
                 if let Some(token) = token {
-                    self.group.decided(self.here.member(), fate(&traveller, effect, token));
+                    self.group.decided(self.here, fate(&traveller, effect, token));
                 }
                 self.settle(traveller, effect);
             }
@@ -136,7 +140,7 @@ impl DecodeLoop {
         if traveller.is_gone() {
             return self.cancel(&traveller);
         }
-        let visit = (self.here.member(), visit_left);
+        let visit = (self.here, visit_left);
         match effect {
             Effect::Decode => self.group.arrived(id, visit, traveller.route.bounds),
             Effect::Leave { .. } | Effect::Finish(_) => self.group.gone(id),
@@ -181,7 +185,7 @@ impl DecodeLoop {
         let Some(traveller) = brought.and_then(|id| self.residents.get(&id)) else { return };
         let journey = &traveller.journey;
         self.scheduler.set_pending(journey.id(), traveller.tenant, journey.pending().1.len());
-        let visit = (self.here.member(), journey.visit_left());
+        let visit = (self.here, journey.visit_left());
         self.group.arrived(journey.id(), visit, traveller.route.bounds);
     }
 
@@ -215,7 +219,7 @@ impl DecodeLoop {
                 row(of, *share, own)
             })
             .collect();
-        self.metrics.step(self.here, rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
+        self.meter.step(rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
         let engine = &mut self.engine;
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
         match outcome {
@@ -226,12 +230,12 @@ impl DecodeLoop {
                     let drawn = sampled.by_ref().take(count);
                     fates.extend(self.advance(*share, drawn).map(|fate| (share.journey, fate)));
                 }
-                self.group.ended(self.here.member(), &fates);
+                self.group.ended(self.here, &fates);
                 self.outgoing.send();
             }
             Ok(Err(error)) => self.step_failed(shares, &error),
             Err(panic) => {
-                self.group.failed(self.here.member(), shares);
+                self.group.failed(self.here, shares);
                 let journeys: Vec<JourneyId> = shares.iter().map(|share| share.journey).collect();
                 self.fail(&journeys, &format!("the engine panicked: {}", panic_message(panic.as_ref())));
             }
@@ -273,8 +277,8 @@ impl DecodeLoop {
                 self.scheduler.remove(id);
                 self.parked.insert(id);
                 self.engine.park(id);
+                self.meter.handed_off(&traveller.route.model_names[to.index()]);
                 let to = traveller.route.models[to.index()];
-                self.metrics.handed_off(self.here, to);
                 self.outgoing.add(to, Inbound::Arrive(traveller));
             }
             Effect::Finish(reason) => {
@@ -287,7 +291,7 @@ impl DecodeLoop {
     /// Where the engine names the journey that it could not serve, the others of the step are fed again without it; where
     /// there was no memory for it, without the youngest.
     fn step_failed(&mut self, shares: &[Share], error: &EngineError) {
-        self.group.failed(self.here.member(), shares);
+        self.group.failed(self.here, shares);
         let ended = match error {
             EngineError::KvFull { journey, .. } => {
                 match self.aside.make_room(*journey, self.residents.keys().copied()) {
@@ -316,7 +320,7 @@ impl DecodeLoop {
         self.scheduler.remove(journey);
         self.group.gone(journey);
         self.engine.park(journey);
-        self.metrics.preempted(self.here);
+        self.meter.preempted();
     }
 
     /// A resident that is not set aside.
@@ -352,11 +356,12 @@ impl DecodeLoop {
 
 /// What becomes of a row, as its scheduling is told.
 fn fate(traveller: &Traveller, effect: Effect, token: bool) -> Fate {
-    match effect {
-        Effect::Decode => Fate::Stays { token },
-        Effect::Leave { to } => Fate::Leaves { to: traveller.route.models[to.index()].member(), token },
-        Effect::Finish(_) => Fate::Ends { token },
-    }
+    let next = match effect {
+        Effect::Decode => Whereto::Stays,
+        Effect::Leave { to } => Whereto::Leaves(traveller.route.models[to.index()]),
+        Effect::Finish(_) => Whereto::Ends,
+    };
+    Fate { token, next }
 }
 
 /// The rows of the next step, and what it carries.

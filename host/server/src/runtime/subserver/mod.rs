@@ -7,30 +7,29 @@
 mod client_loop;
 mod cross_model;
 mod decode_loop;
+mod fleet;
 mod thread;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Engine;
 use journey::{Effect, JourneyId, Request};
 use policy::{Revision, Settings};
-use scheduler::{Member, Tenant};
-use tokio::sync::{Mutex, Semaphore, mpsc};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use scheduler::Tenant;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::DropGuard;
 
 use super::answer::{Event, SHUTTING_DOWN, SubmitError};
 use super::bill::Bill;
-use super::catalog::{ModelIx, Route};
-use super::group::{Group, Inbox, Seating};
+use super::catalog::Route;
+use super::group::{Group, Seating};
 use super::lane::LaneHandle;
 use super::traveller::{Accepted, Place, Traveller};
 use super::witness::Witness;
-use crate::telemetry::Metrics;
-use cross_model::Outgoing;
-use decode_loop::DecodeLoop;
+use crate::telemetry::{Meter, Metrics};
+pub(super) use cross_model::Peers;
+pub(super) use fleet::Fleet;
 
 /// A request on its way into the entry subserver.
 pub(super) struct Submission {
@@ -105,6 +104,7 @@ pub(super) struct Powered {
     /// Whether its steps are computed by the cores of this machine.
     pub(super) on_cores: bool,
     pub(super) limits: scheduler::Limits,
+    pub(super) meter: Arc<Meter>,
 }
 
 impl Powered {
@@ -120,50 +120,16 @@ impl Powered {
     }
 }
 
-/// Handle of one model's loops.
-#[derive(Debug)]
+/// Handle of one model's loops. They end once it is dropped.
 pub(super) struct Subserver {
     submissions: mpsc::Sender<Submission>,
     queue_max: usize,
     alive: Arc<AtomicBool>,
-    loops: Mutex<JoinSet<()>>,
+    /// Held for its drop.
+    _stop: DropGuard,
 }
 
 impl Subserver {
-    /// Starts a subserver for each engine, connected to all the others.
-    pub(super) fn start_all(
-        engines: Vec<Powered>,
-        bounds: Bounds,
-        shared: &Shared,
-        stop: &CancellationToken,
-    ) -> io::Result<Vec<Self>> {
-        // One message per journey at most, and the one that stops the loop.
-        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..engines.len())
-            .map(|at| Inbox::new(bounds.journeys_max + 1, Arc::clone(shared.group.bell(Member(at)))))
-            .unzip();
-        let peers: Arc<[Inbox<Inbound>]> = inboxes.into();
-        let mut subservers = Vec::new();
-        for (ix, (powered, inbox)) in engines.into_iter().zip(receivers).enumerate() {
-            let here = ModelIx(ix as u16);
-            let (submissions, submitted) = mpsc::channel(bounds.queue_max);
-            let mut loops = JoinSet::new();
-            let name = powered.name.clone();
-            let alive = Arc::new(AtomicBool::new(true));
-            let outgoing = Outgoing::new(here, Arc::clone(&peers));
-            let decode = DecodeLoop::new(powered, inbox, outgoing, (here, shared));
-            loops.spawn(client_loop::run(submitted, Arc::clone(&peers), shared.clone(), stop.clone()));
-            loops.spawn(stop_when_told(stop.clone(), peers[ix].clone()));
-            loops.spawn(thread::on_its_thread(&name, decode, Arc::clone(&alive))?);
-            subservers.push(Self {
-                submissions,
-                queue_max: bounds.queue_max,
-                alive,
-                loops: Mutex::new(loops),
-            });
-        }
-        Ok(subservers)
-    }
-
     /// Puts a request in line.
     pub(super) fn submit(&self, submission: Submission) -> Result<(), SubmitError> {
         self.submissions.try_send(submission).map_err(|error| match error {
@@ -175,22 +141,5 @@ impl Subserver {
     /// Whether the decode loop runs.
     pub(super) fn alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
-    }
-
-    /// Waits for all loops to end; they do once they were told to stop.
-    pub(super) async fn join(&self) {
-        let mut loops = self.loops.lock().await;
-        while let Some(ended) = loops.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a loop ended badly");
-            }
-        }
-    }
-}
-
-async fn stop_when_told(stop: CancellationToken, inbox: Inbox<Inbound>) {
-    stop.cancelled().await;
-    if inbox.send(Inbound::Stop).await.is_err() {
-        tracing::debug!("the decode loop had already ended");
     }
 }
