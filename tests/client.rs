@@ -145,6 +145,18 @@ pub(crate) async fn ask(
     Reply::read(send(address, with_key(request(method, path, body), key)).await).await
 }
 
+pub(crate) async fn post_with(
+    address: SocketAddr,
+    headers: &[(&'static str, &str)],
+    (path, body): (&str, &Value),
+) -> Reply {
+    let mut request = request("POST", path, body.to_string());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().expect("a header's value"));
+    }
+    Reply::read(send(address, request).await).await
+}
+
 fn with_key(mut request: Request<Full<Bytes>>, key: Option<&str>) -> Request<Full<Bytes>> {
     if let Some(key) = key {
         let bearer = format!("Bearer {key}").parse().expect("a header's value");

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Events, Reply, ask, get, post};
+use crate::client::{Events, Reply, ask, get, post, post_with};
 
 /// A running server. Dropping it shuts it down and waits for its end.
 pub struct Server {
@@ -101,6 +101,11 @@ impl Server {
     /// `POST path` with a JSON body and an API key.
     pub async fn post_as(&self, key: &str, path: &str, body: &Value) -> Reply {
         self.ask(Some(key), "POST", path, &body.to_string()).await
+    }
+
+    /// `POST path` with a JSON body and headers.
+    pub async fn post_with(&self, headers: &[(&'static str, &str)], path: &str, body: &Value) -> Reply {
+        post_with(self.address, headers, (path, body)).await
     }
 
     /// Any method and body, with an API key or without.

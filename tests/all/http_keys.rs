@@ -16,8 +16,14 @@ const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// What is for operators only.
-const OPERATORS: [&str; 5] =
-    ["/metrics", "/admin/scheduler", "/admin/policies", "/admin/config", "/admin/tenants/acme/keys"];
+const OPERATORS: [&str; 6] = [
+    "/metrics",
+    "/admin/scheduler",
+    "/admin/policies",
+    "/admin/config",
+    "/admin/tenants/acme/keys",
+    "/admin/experiments",
+];
 
 /// The key of a number, as its owner sends it.
 pub(crate) fn key(of: u8) -> String {

@@ -2,6 +2,9 @@
 
 mod bad_input;
 mod builtin;
+mod experiments;
+mod experiments_load;
+mod experiments_scores;
 mod frozen;
 #[path = "../../host/policy/tests/all/guest.rs"]
 #[expect(dead_code, reason = "the tests of the policy host use the rest")]

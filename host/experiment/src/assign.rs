@@ -157,6 +157,7 @@ fn kind(sticky: &Sticky) -> String {
         Sticky::Tenant => "tenant".to_owned(),
         Sticky::User => "user".to_owned(),
         Sticky::Header(name) => format!("header {}", name.to_ascii_lowercase()),
+        Sticky::Conversation => "conversation".to_owned(),
     }
 }
 

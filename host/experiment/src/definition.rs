@@ -18,7 +18,9 @@ pub const ARMS_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// Its name; part of the hash, so experiments with one seed are independent all the same.
+    /// Its name; part of the hash, so experiments with one seed are independent all the same. Where it is written in a
+    /// place that names it, it may be left out there.
+    #[serde(default)]
     pub name: String,
     /// The route whose requests take part.
     pub route: String,
@@ -52,13 +54,16 @@ pub struct Arm {
     /// whole equally, so a single one may grow to all. No meaning for the control and for shadows.
     #[serde(default)]
     pub ceiling_bp: Option<u16>,
-    /// The policy revision by its SHA-256 in hexadecimal. Default: the route's policy.
+    /// The policy, as a route names one. Default: the route's.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// The policy revision by its SHA-256 in hexadecimal. Default: the one that the policy has in force.
     #[serde(default)]
     pub revision: Option<String>,
     /// Models by role. Default: the route's.
     #[serde(default)]
     pub models: Vec<String>,
-    /// Settings that differ from the route's.
+    /// Settings that differ from the route's; with a `policy` of its own, from that policy's defaults.
     #[serde(default)]
     pub settings: BTreeMap<String, f64>,
 }
@@ -76,6 +81,8 @@ pub enum Sticky {
     User,
     /// The value of this HTTP header, within its tenant.
     Header(String),
+    /// The beginning of a chat, up to its first message of a user, within its tenant: a chat that goes on keeps its arm.
+    Conversation,
 }
 
 /// What may be concluded, and how surely.
@@ -137,9 +144,8 @@ impl Definition {
     /// # Errors
     /// [`DefinitionError`], naming the key.
     pub fn check(&self) -> Result<(), DefinitionError> {
-        for (key, name) in [("name", &self.name), ("route", &self.route)] {
-            require(!name.is_empty(), key, "is empty")?;
-        }
+        require(is_name(&self.name), "name", NAME_RULE)?;
+        require(!self.route.is_empty(), "route", "is empty")?;
         let problem = format!("is shorter than {SEED_BYTES_MIN} bytes, so arms can be guessed");
         require(self.seed.len() >= SEED_BYTES_MIN, "seed", &problem)?;
         require(self.sticky != Sticky::Header(String::new()), "sticky.header", "is empty")?;
@@ -191,19 +197,25 @@ impl Arm {
     /// An arm that serves what the route would, with this part of the keys.
     #[must_use]
     pub fn plain(name: &str, weight_bp: u16) -> Self {
-        let (ceiling_bp, revision) = (None, None);
         Self {
             name: name.to_owned(),
             weight_bp,
-            ceiling_bp,
-            revision,
+            ceiling_bp: None,
+            policy: None,
+            revision: None,
             models: Vec::new(),
             settings: BTreeMap::new(),
         }
     }
 
+    /// Whether it serves what the route would.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.policy.is_none() && self.revision.is_none() && self.models.is_empty() && self.settings.is_empty()
+    }
+
     fn check(&self) -> Result<(), DefinitionError> {
-        require(!self.name.is_empty(), "arms.name", "is empty")?;
+        require(is_name(&self.name), "arms.name", NAME_RULE)?;
         require(
             self.weight_bp <= WHOLE_BP,
             &format!("arms.{}.weight_bp", self.name),
@@ -212,6 +224,12 @@ impl Arm {
         let digest = |text: &String| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let revision = self.revision.as_ref().is_none_or(digest);
         require(revision, &format!("arms.{}.revision", self.name), "is not 64 hexadecimal digits")?;
+        let one = self.policy.is_none() || self.revision.is_none();
+        require(
+            one,
+            &format!("arms.{}.policy", self.name),
+            "cannot stand beside revision; give one of them",
+        )?;
         let finite = self.settings.values().all(|value| value.is_finite());
         require(finite, &format!("arms.{}.settings", self.name), "holds a number that is not finite")
     }
@@ -237,6 +255,15 @@ fn check_guardrail(guardrail: &Guardrail) -> Result<(), DefinitionError> {
     require(guardrail.limit.is_sound(), "guardrails.limit", "is not finite, or a margin is below 0")
 }
 
+/// Names stand in headers, labels and paths.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    (1..=NAME_BYTES_MAX).contains(&bytes.len())
+        && plain(bytes[0])
+        && bytes.iter().all(|&byte| plain(byte) || b"-_.".contains(&byte))
+}
+
 fn require(holds: bool, key: &str, problem: &str) -> Result<(), DefinitionError> {
     if holds {
         return Ok(());
@@ -244,6 +271,8 @@ fn require(holds: bool, key: &str, problem: &str) -> Result<(), DefinitionError>
     Err(DefinitionError::Value { key: key.to_owned(), problem: problem.to_owned() })
 }
 
+const NAME_RULE: &str = "is not 1 to 64 of a-z 0-9 - _ . with a letter or digit first";
+const NAME_BYTES_MAX: usize = 64;
 /// Shortest seed, in bytes.
 pub const SEED_BYTES_MIN: usize = 16;
 /// Above a half an interval says nothing, and the tuning of the sequences has no meaning.
@@ -305,6 +334,15 @@ pub(crate) mod tests {
             let error = definition.check().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         };
+        refused(&|d| d.name = "A/B".to_owned(), "name is not 1 to 64 of a-z");
+        refused(&|d| d.arms[1].name = "-t".to_owned(), "arms.name is not");
+        refused(
+            &|d| {
+                d.arms[1].policy = Some("builtin:margin".to_owned());
+                d.arms[1].revision = Some("ab".repeat(32));
+            },
+            "arms.t1.policy cannot stand beside revision",
+        );
         refused(&|d| d.seed = "short".to_owned(), "seed is shorter");
         refused(&|d| d.arms.truncate(1), "arms needs a control");
         refused(&|d| d.arms[1].weight_bp = 1001, "10001 basis points");

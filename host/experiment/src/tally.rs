@@ -4,6 +4,7 @@
 //! same unit. Nothing is kept of a single answer. An arm takes about 40 KiB, an experiment 16 KiB more.
 
 mod length;
+mod shadow;
 mod sketch;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::lifecycle::Experiment;
 use crate::metric::Metric;
 
 pub(crate) use length::of_length;
+pub use shadow::{Replayed, Shadow};
 pub use sketch::Sketch;
 
 /// What the arms of an experiment did in one phase.
@@ -27,6 +29,9 @@ pub struct Tallies {
     pub phase: u32,
     /// By arm, the control first.
     pub arms: Vec<Tally>,
+    /// By shadow arm.
+    #[serde(default)]
+    pub shadows: Vec<Shadow>,
     /// Which keys were drawn.
     pub drawn: Drawn,
 }
@@ -125,7 +130,8 @@ impl Tallies {
     #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let arms = vec![Tally::default(); experiment.definition.arms.len()];
-        Self { phase: experiment.phase, arms, drawn: Drawn::default() }
+        let shadows = vec![Shadow::default(); experiment.definition.shadows.len()];
+        Self { phase: experiment.phase, arms, shadows, drawn: Drawn::default() }
     }
 
     /// A key was given this arm; told when a request is assigned, so that answers that get lost show in the ratio.
@@ -152,6 +158,14 @@ impl Tallies {
         }
     }
 
+    /// A shadow was asked about an answer that is over.
+    pub fn shadowed(&mut self, shadow: usize, unit: Unit, replayed: &Replayed) {
+        let same_phase = unit.phase == self.phase;
+        if let Some(shadow) = self.shadows.get_mut(shadow).filter(|_| same_phase) {
+            shadow.add(replayed);
+        }
+    }
+
     fn arm(&mut self, arm: usize, unit: Unit) -> Option<&mut Tally> {
         self.arms.get_mut(arm).filter(|_| unit.phase == self.phase)
     }
@@ -164,6 +178,9 @@ impl Tallies {
         self.drawn.merge(&other.drawn);
         for (arm, other) in self.arms.iter_mut().zip(&other.arms) {
             arm.merge(other);
+        }
+        for (shadow, other) in self.shadows.iter_mut().zip(&other.shadows) {
+            shadow.merge(other);
         }
         true
     }

@@ -11,7 +11,9 @@
 
 mod asking;
 mod commit;
+mod considering;
 mod drawing;
+mod guarding;
 mod output;
 mod rewriting;
 mod verifying;
@@ -20,11 +22,10 @@ mod visiting;
 use crate::decision::{Decision, Handoff, Parcel};
 use crate::history::History;
 use crate::ids::{JourneyId, Role};
-use crate::outcome::{Consult, Effect, FinishReason, Fired, Made, Proposal, Refused};
+use crate::outcome::{Considered, Consult, Effect, FinishReason, Fired, Made, Proposal, Refused};
 use crate::question::Answer;
 use crate::request::{Request, Routing, Rules};
 use crate::step::{Sampled, Step};
-use crate::watch::{Trigger, completes};
 
 use asking::Errand;
 use output::Output;
@@ -53,6 +54,8 @@ pub struct Journey {
     hops: u32,
     /// See [`Rules::observe`].
     observed: Vec<f32>,
+    /// See [`Rules::considered`].
+    considered: Vec<Considered>,
     /// Tokens ever committed, dropped ones included.
     commits: usize,
     /// A token that waits for the policy.
@@ -81,6 +84,7 @@ impl Journey {
             run: 0,
             hops: 0,
             observed: Vec::new(),
+            considered: Vec::new(),
             commits: 0,
             held: None,
             answers: Vec::new(),
@@ -283,42 +287,13 @@ impl Journey {
         if let Some((_, signal)) = observe.filter(|(role, _)| *role == self.here) {
             self.observed.push(signal.of(&sampled, self.request.vocabulary.len()));
         }
+        self.note(&sampled);
         let Some(fired) = self.asks(&sampled) else {
             return Consult::Settled(self.commit_and(Effect::Decode, sampled));
         };
         let step = self.step(&sampled, fired, Vec::new());
         self.held = Some(sampled);
         Consult::Route(step)
-    }
-
-    /// Whether `route` is asked about a token, and which guard fired, if the model has any.
-    fn asks(&self, sampled: &Sampled) -> Option<Option<u32>> {
-        let mut guards = self.request.rules()?.guards_of(self.here).peekable();
-        if guards.peek().is_none() {
-            return Some(None);
-        }
-        guards.find(|(_, trigger)| self.fires(trigger, sampled)).map(|(index, _)| Some(index))
-    }
-
-    fn fires(&self, trigger: &Trigger, sampled: &Sampled) -> bool {
-        let vocabulary = self.request.vocabulary.len();
-        match trigger {
-            Trigger::Above(signal, value) => signal.of(sampled, vocabulary) > *value,
-            Trigger::Below(signal, value) => signal.of(sampled, vocabulary) < *value,
-            Trigger::Text(text) => {
-                let held = self.request.vocabulary.bytes(sampled.token);
-                let mut end = self.end_of_answer(text.len().saturating_sub(1));
-                end.extend_from_slice(held);
-                completes(&end, held.len(), text)
-            }
-            Trigger::AfterText(text) => {
-                let Some(&last) = self.answer().last() else { return true };
-                let last = self.request.vocabulary.bytes(last).len();
-                completes(&self.end_of_answer(text.len().saturating_sub(1) + last), last, text)
-            }
-            Trigger::Start => self.answer().is_empty(),
-            Trigger::End => self.request.ends.tokens.contains(&sampled.token),
-        }
     }
 
     /// What is told of a token that is dropped for another model's.

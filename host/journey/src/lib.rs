@@ -27,7 +27,7 @@ pub use distribution::{Distribution, Space};
 pub use history::{Seen, Tally};
 pub use ids::{JourneyId, Role};
 pub use journey::Journey;
-pub use outcome::{Consult, Effect, FinishReason, Fired, Made, Proposal, Refused};
+pub use outcome::{Considered, Consult, Effect, FinishReason, Fired, Made, Proposal, Refused};
 pub use question::{Answer, Ask, Draft, DraftRequest, Ended, Found, Judgement, Question};
 pub use request::{Ends, Request, Routing, Rules, Sampling};
 pub use step::{Candidate, Draw, Sampled, Signals, Step};

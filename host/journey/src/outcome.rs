@@ -62,6 +62,28 @@ pub struct Fired {
     pub value: Option<f32>,
 }
 
+/// A token of the entry model at which the route was open, as a policy of signals saw it; see
+/// [`Rules::considered`](crate::Rules::considered).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Considered {
+    /// The journey's position; keys the policy's random numbers.
+    pub position: u64,
+    /// As [`Step::index`].
+    pub index: u32,
+    /// As [`Step::run`].
+    pub run: u32,
+    /// As [`Step::at_eos`].
+    pub at_eos: bool,
+    /// The token.
+    pub token: u32,
+    /// Its log-probability.
+    pub logprob: f32,
+    /// Its signals.
+    pub signals: Signals,
+    /// Whether the journey left for another model here.
+    pub left: bool,
+}
+
 /// A committed token of the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {

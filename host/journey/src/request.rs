@@ -51,6 +51,9 @@ pub struct Rules {
     pub scores: Vec<Vec<usize>>,
     /// A signal of a role whose values at every token are kept, in [`Journey::take_observed`](crate::Journey::take_observed).
     pub observe: Option<(Role, Signal)>,
+    /// Whether tokens of the entry model at which the route is open are kept, in
+    /// [`Journey::take_considered`](crate::Journey::take_considered).
+    pub considered: bool,
     /// Bytes of the answer's end that a step shows.
     pub tail: usize,
     /// Committed tokens that the client does not see until others follow.

@@ -255,6 +255,7 @@ fn rules() -> impl Strategy<Value = Rules> {
             scores: vec![vec![0], Vec::new(), vec![1, 0]],
             tail: 8,
             observe: Some((Role(1), Signal::Top1)),
+            considered: true,
         },
     )
 }

@@ -151,6 +151,7 @@ impl Descriptor {
             // Which scores of a model's engine are meant is known where the model is.
             scores: Vec::new(),
             observe: None,
+            considered: false,
             tail: self.tail,
             holdback: self.holdback,
         }

@@ -103,6 +103,15 @@ impl Revision {
         self.begin(start, standing, Some(slot))
     }
 
+    /// Begins a session that decides for no journey: in an instance of its own, without a place among the journeys, and
+    /// what it does wrong does not count for the revision's health.
+    ///
+    /// # Errors
+    /// A caller's error when `start` does not fit the descriptor, otherwise what the guest's constructor did wrong.
+    pub fn shadow(self: &Arc<Self>, start: Start) -> Result<Session, PolicyError> {
+        self.rehearsal(start)
+    }
+
     /// Begins a session that takes no place among the journeys, in an instance of its own.
     pub(crate) fn rehearsal(self: &Arc<Self>, start: Start) -> Result<Session, PolicyError> {
         self.check(&start)?;

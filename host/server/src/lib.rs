@@ -9,6 +9,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod experiments;
 pub mod http;
 pub mod models;
 pub mod runtime;

@@ -70,6 +70,7 @@ impl Journey {
 
     /// To another model, as a handoff says.
     pub(super) fn depart(&mut self, handoff: Handoff) -> Effect {
+        self.note_leaving();
         let back_to = self.here;
         let is_visit = handoff.is_visit();
         let watch = Watch::new(handoff.run.map(std::num::NonZeroU32::get), handoff.until);

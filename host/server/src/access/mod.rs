@@ -203,6 +203,23 @@ impl Caller {
         self.key.map_or_else(|| "anybody".to_owned(), |key| key.to_string())
     }
 
+    /// What it is called over restarts; none where keys are not checked and none was sent.
+    #[must_use]
+    pub fn lasting_name(&self) -> Option<Vec<u8>> {
+        match self.tenant() {
+            Some(name) => Some(name.as_bytes().to_vec()),
+            None if self.identity == Tenant::default() => None,
+            // Of the key alone where there are no tables.
+            None => Some(self.identity.0.to_be_bytes().to_vec()),
+        }
+    }
+
+    /// A number for its tenant that stays over restarts.
+    #[must_use]
+    pub fn lasting_number(&self) -> u64 {
+        identity(&Sha256::digest(self.lasting_name().unwrap_or_default())).0
+    }
+
     /// Whether it may look at and change what is everybody's.
     #[must_use]
     pub fn is_operator(&self) -> bool {

@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use engine::EngineError;
 use policy::PolicyError;
 
+use super::remote::RemoteError;
+
 use crate::bench::decode::DecodeError;
 use crate::bench::policy::GuestError;
 use crate::bench::quality::{BenchError, QuestionsError};
 use crate::bench::routing::RoutingError;
 use crate::config::ConfigError;
 use crate::control::ControlError;
+use crate::experiments::ExperimentError;
 use crate::models::{PullError, SourceError};
 use crate::runtime::{StartError, SubmitError};
 use crate::trial::{Fault, LineError};
@@ -61,6 +64,20 @@ pub enum CliError {
         folder: PathBuf,
         /// Why.
         source: Box<ControlError>,
+    },
+    /// The experiments cannot be put in force.
+    #[error(transparent)]
+    Experiments(Box<ExperimentError>),
+    /// A running server did not do what it was asked.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// A file that should hold an experiment.
+    #[error("{} is no TOML", .file.display())]
+    Definition {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: Box<toml::de::Error>,
     },
     /// The operating system does not report signals.
     #[error("cannot wait for signals")]

@@ -6,10 +6,12 @@ mod bench;
 mod config;
 mod doctor;
 mod error;
+mod experiment;
 mod key;
 mod logging;
 mod model;
 mod policy;
+mod remote;
 mod run;
 mod serve;
 
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 pub use error::CliError;
+pub use remote::RemoteError;
 
 use crate::config::Config;
 use crate::runtime::Runtime;
@@ -70,6 +73,9 @@ enum Command {
     /// Make API keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Begin, watch and end experiments on the routes of a running server.
+    #[command(subcommand)]
+    Experiment(experiment::Experiment),
     /// Find out whether everything works on this machine.
     Doctor(doctor::Args),
 }
@@ -101,6 +107,7 @@ impl Cli {
             Command::Config(config::Command::Check(args)) => on_threads(config::check(args, &terminal)),
             Command::Config(config::Command::Diff(args)) => config::diff(&args, &terminal),
             Command::Key(key::Key::New(args)) => key::new(&args, &terminal),
+            Command::Experiment(command) => experiment::experiment(&command, &terminal),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),
         }
     }

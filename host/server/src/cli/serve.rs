@@ -94,8 +94,10 @@ async fn control(runtime: &Arc<Runtime>, config: Config) -> Result<Arc<Control>,
     let (runtime, folder) = (Arc::clone(runtime), config.server.data_dir.clone());
     let opening = tokio::task::spawn_blocking(move || Control::new(runtime, &config));
     let opened = opening.await.unwrap_or(Err(ControlError::Panicked));
-    let failed = |source| CliError::DataDir { folder: folder.unwrap_or_default(), source: Box::new(source) };
-    Ok(Arc::new(opened.map_err(failed)?))
+    Ok(Arc::new(opened.map_err(|error| match error {
+        ControlError::Experiments(source) => CliError::Experiments(source),
+        other => CliError::DataDir { folder: folder.unwrap_or_default(), source: Box::new(other) },
+    })?))
 }
 
 fn announce(config: &Config, address: SocketAddr, terminal: &Terminal) {

@@ -5,6 +5,7 @@
 
 mod differences;
 mod error;
+mod experiments;
 mod scheduling;
 mod sim;
 mod tables;

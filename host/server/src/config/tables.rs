@@ -24,6 +24,8 @@ pub(super) struct File {
     pub(super) models: BTreeMap<String, ModelTable>,
     #[serde(default)]
     pub(super) routes: BTreeMap<String, RouteTable>,
+    #[serde(default)]
+    pub(super) experiments: BTreeMap<String, experiment::Definition>,
     pub(super) tenants: Option<BTreeMap<String, tenant::Table>>,
 }
 
@@ -42,6 +44,8 @@ pub(super) struct ModelTable {
     kv: engine::KvType,
     kv_mib: Option<NonZeroU32>,
     #[serde(default)]
+    price_per_token: f64,
+    #[serde(default)]
     heads: BTreeMap<String, String>,
 }
 
@@ -57,13 +61,17 @@ impl ModelTable {
         }
         let device = self.device.map_or(Ok(engine::Device::Cpu), |device| check_device(name, &device))?;
         let sim = self.sim.map(|sim| sim.check(name)).transpose()?;
-        let Self { threads, kv, kv_mib, .. } = self;
+        if !(self.price_per_token >= 0.0 && self.price_per_token.is_finite()) {
+            let key = format!("models.{name}.price_per_token");
+            return Err(ConfigError::value(key, "is not a number of at least 0"));
+        }
+        let Self { threads, kv, kv_mib, price_per_token, .. } = self;
         let source_of = |given: String| match given.strip_prefix("embedded:") {
             Some(embedded) => HeadSource::Embedded(embedded.to_owned()),
             None => HeadSource::Path(folder.join(given)),
         };
         let heads = self.heads.into_iter().map(|(head, given)| (head, source_of(given))).collect();
-        Ok(Model { source, limits, threads, device, sim, kv, kv_mib, heads })
+        Ok(Model { source, limits, threads, device, sim, kv, kv_mib, price_per_token, heads })
     }
 }
 
@@ -118,10 +126,7 @@ impl RouteTable {
             })
         };
         let fallback = self.fallback.as_ref().map(role).transpose()?;
-        let policy = match self.policy.strip_prefix("builtin:") {
-            Some(builtin) => PolicySource::Builtin(builtin.to_owned()),
-            None => PolicySource::File(folder.join(self.policy)),
-        };
+        let policy = PolicySource::parse(&self.policy, folder);
         let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
         Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
     }

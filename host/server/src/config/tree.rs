@@ -6,6 +6,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use experiment::Definition;
 use scheduler::conductor::Bounds;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub struct Config {
     pub models: BTreeMap<String, Model>,
     /// Routes by name. No route has the name of a model.
     pub routes: BTreeMap<String, Route>,
+    /// Experiments by name, each on a route of its own.
+    pub experiments: BTreeMap<String, Definition>,
     /// Who may ask, by name. Without any, everybody may.
     pub tenants: BTreeMap<String, tenant::Table>,
     /// The same as it is written, with all defaults.
@@ -158,6 +161,8 @@ pub struct Model {
     /// `kv_mib`: memory for keys and values, in MiB. Default: a part of what weights leave free, the same number of tokens
     /// for every model; on a GPU 1024.
     pub kv_mib: Option<NonZeroU32>,
+    /// `price_per_token`: what a token costs that it makes, in any one currency; what it reads costs nothing. Default 0.
+    pub price_per_token: f64,
     /// `[models.NAME.heads]`: graph files of the model's heads by name; see `examples/heads`. A policy that needs a head
     /// names it.
     pub heads: BTreeMap<String, HeadSource>,
@@ -196,6 +201,17 @@ pub enum PolicySource {
     Builtin(String),
     /// A component file that is reloaded when it changes.
     File(PathBuf),
+}
+
+impl PolicySource {
+    /// What a `policy` key says: `builtin:NAME`, or a file relative to this folder.
+    #[must_use]
+    pub fn parse(text: &str, folder: &Path) -> Self {
+        match text.strip_prefix("builtin:") {
+            Some(builtin) => Self::Builtin(builtin.to_owned()),
+            None => Self::File(folder.join(text)),
+        }
+    }
 }
 
 impl Route {
@@ -271,6 +287,7 @@ impl Config {
             let bounds = [("slo_tpot_ms", route.slo_tpot_ms), ("slo_itl_ms", route.slo_itl_ms)];
             scheduler.check_bounds(&format!("routes.{name:?}"), bounds)?;
         }
+        let experiments = super::experiments::check(file.experiments, folder, &routes)?;
         let tenants =
             file.tenants.map(|tenants| super::tenants::check(tenants, &models, &routes)).transpose()?;
         let tenants = tenants.unwrap_or_default();
@@ -278,7 +295,7 @@ impl Config {
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
         let mut server = file.server;
         server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
-        Ok(Self { server, sandbox, scheduler, models, routes, tenants, written })
+        Ok(Self { server, sandbox, scheduler, models, routes, experiments, tenants, written })
     }
 }
 

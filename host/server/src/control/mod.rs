@@ -19,6 +19,7 @@ pub use watch::{Status, Watch};
 
 use crate::access::Access;
 use crate::config::Config;
+use crate::experiments::{ExperimentError, Experiments};
 use crate::runtime::Runtime;
 
 /// The running system and what is kept of it over restarts.
@@ -30,6 +31,7 @@ pub struct Control {
     /// Where it is read from again, if it came from a file.
     watch: OnceLock<Arc<Watch>>,
     store: Option<Store>,
+    experiments: Experiments,
     /// Held while a change is made, so that what is in force is what was made durable last.
     changing: Mutex<()>,
 }
@@ -44,19 +46,24 @@ pub enum ControlError {
     /// What is kept cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The experiments of the configuration cannot be had.
+    #[error(transparent)]
+    Experiments(Box<ExperimentError>),
     /// The thread that made the change has ended badly.
     #[error("the server failed at this change; its log says more")]
     Panicked,
 }
 
 impl Control {
-    /// Of a system that was started with this configuration. Where changes are kept, those that were made before are put in
-    /// force.
+    /// Of a system that was started with this configuration; blocks on the disk and on compilers. Where changes are kept, those
+    /// that were made before are put in force.
     ///
     /// # Errors
-    /// [`ControlError::Store`], e.g. if another server uses the folder.
+    /// [`ControlError::Store`], e.g. if another server uses the folder; [`ControlError::Experiments`], naming the table that
+    /// cannot be had.
     pub fn new(runtime: Arc<Runtime>, config: &Config) -> Result<Self, ControlError> {
         let control = Self {
+            experiments: Experiments::new(Arc::clone(&runtime)),
             runtime,
             access: Arc::new(Access::new(&config.tenants)),
             config: ArcSwap::from_pointee(config.clone()),
@@ -66,6 +73,8 @@ impl Control {
         };
         control.access.set(&config.tenants, &control.made_keys()?);
         control.log_start()?;
+        let begun = control.experiments.begin(&control, config);
+        begun.map_err(|error| ControlError::Experiments(Box::new(error)))?;
         Ok(control)
     }
 
@@ -85,6 +94,12 @@ impl Control {
     #[must_use]
     pub fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// The experiments on routes.
+    #[must_use]
+    pub fn experiments(&self) -> &Experiments {
+        &self.experiments
     }
 
     /// The running system.

@@ -6,6 +6,7 @@ use store::{Change, Kind, StoreError, Why};
 
 use super::{Control, ControlError};
 use crate::config::{Config, ConfigError, Difference};
+use crate::experiments::ExperimentError;
 use crate::runtime::{LoadProgress, StartError};
 
 /// A configuration that does not take the place of the one in force.
@@ -21,6 +22,9 @@ pub enum ReloadError {
     /// Something that it names does not load.
     #[error(transparent)]
     Start(Box<StartError>),
+    /// An experiment of it cannot be had.
+    #[error(transparent)]
+    Experiments(#[from] Box<ExperimentError>),
     /// It cannot be kept, or putting it in force failed.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -53,6 +57,7 @@ impl Control {
         if differences.is_empty() {
             return Ok(differences);
         }
+        let begun = self.experiments.foresee(next).map_err(Box::new)?;
         let touches = |table: &str| differences.iter().any(|one| one.path[0] == table);
         self.runtime.change(|draft| {
             if touches("sandbox") {
@@ -60,6 +65,11 @@ impl Control {
             }
             draft.set_models(next, progress)?;
             draft.set_routes(&next.routes, progress)?;
+            for experiment in &begun {
+                let tried = draft.try_split(experiment);
+                let name = &experiment.definition.name;
+                tried.map_err(|source| StartError::Split { experiment: name.clone(), source })?;
+            }
             self.log_config(next, &differences).map_err(ReloadError::from)
         })?;
         if touches("scheduler") {
@@ -67,6 +77,7 @@ impl Control {
         }
         self.access.set(&next.tenants, &self.made_keys()?);
         self.config.store(Arc::new(next.clone()));
+        self.experiments.follow(self, next).map_err(Box::new)?;
         Ok(differences)
     }
 

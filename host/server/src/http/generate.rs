@@ -5,7 +5,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use tracing::Span;
@@ -19,7 +19,8 @@ use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
 use super::watch::not_ready;
 use crate::access::Caller;
-use crate::runtime::{Answer, Bill};
+use crate::experiments::{Assigned, Facts};
+use crate::runtime::{Answer, Ask, Bill, Route};
 
 /// `POST /v1/chat/completions`
 pub(super) async fn chat(
@@ -60,15 +61,25 @@ async fn generate(
     let running = app.running.begin();
     let body =
         body::read(&headers, body, (app.control.config().server.body_bytes_max.get(), &app.settings)).await?;
-    let prepared = prepare_off_thread(app, caller, dialect, body).await?;
+    let prepared = prepare_off_thread(app, caller, dialect, (headers, body)).await?;
     let reserved = caller.reserve(&prepared.ask, &prepared.selected.route);
     let bill = reserved.map_err(|refused| ApiError::over_quota(&refused))?;
-    let (answer, report) = submit(app, dialect, prepared, bill)?;
-    if report.shape().stream {
-        return Ok(stream::response(answer, report, running, app.settings.ping_interval));
+    let arm = prepared.assigned.as_ref().map(arm_header);
+    let (answer, report) = submit(app, caller, dialect, (prepared, bill))?;
+    let mut response = if report.shape().stream {
+        stream::response(answer, report, running, app.settings.ping_interval)
+    } else {
+        whole::collect(answer, report).await.map(Json).into_response()
+    };
+    if let Some(arm) = arm {
+        response.headers_mut().insert(ARM, arm);
     }
-    let whole = whole::collect(answer, report).await?;
-    Ok(Json(whole).into_response())
+    Ok(response)
+}
+
+fn arm_header(assigned: &Assigned) -> HeaderValue {
+    let arm = format!("{}/{}", assigned.split.name(), assigned.arm_name());
+    HeaderValue::from_str(&arm).expect("names of experiments and arms are letters, digits, - _ and .")
 }
 
 /// Parsing and tokenising a large body takes long enough to hold up other connections.
@@ -76,14 +87,14 @@ async fn prepare_off_thread(
     app: &App,
     caller: &Caller,
     dialect: Dialect,
-    body: Vec<u8>,
+    (headers, body): (HeaderMap, Vec<u8>),
 ) -> Result<Prepared, ApiError> {
     let catalog = app.runtime.catalog();
     if body.len() <= INLINE_BYTES_MAX {
-        return prepare(&catalog, caller, dialect, &body);
+        return prepare(&catalog, caller, dialect, (&headers, &body));
     }
     let caller = caller.clone();
-    match tokio::task::spawn_blocking(move || prepare(&catalog, &caller, dialect, &body)).await {
+    match tokio::task::spawn_blocking(move || prepare(&catalog, &caller, dialect, (&headers, &body))).await {
         Ok(prepared) => prepared,
         Err(error) => {
             tracing::error!(%error, "preparing a request panicked; please report this");
@@ -92,21 +103,49 @@ async fn prepare_off_thread(
     }
 }
 
-fn submit(app: &App, dialect: Dialect, prepared: Prepared, bill: Bill) -> Result<(Answer, Report), ApiError> {
-    let Prepared { model, selected, ask, shape, names } = prepared;
+fn submit(
+    app: &App,
+    caller: &Caller,
+    dialect: Dialect,
+    (prepared, bill): (Prepared, Bill),
+) -> Result<(Answer, Report), ApiError> {
+    let Prepared { model, selected, assigned, id, ask, shape, names } = prepared;
+    let experiments = app.control.experiments();
+    let witness = assigned
+        .as_ref()
+        .map(|assigned| experiments.watch(assigned, facts(&ask, &selected.route)))
+        .unwrap_or_default();
     let (prompt_tokens, seed) = (ask.prompt.len(), ask.seed);
     let prompt_ids = shape.token_ids.then(|| ask.prompt.clone());
-    let answer = app.runtime.submit_for(&selected, ask, bill).map_err(|error| names.refusal(&error))?;
+    let answer =
+        app.runtime.submit_for(&selected, ask, (bill, witness)).map_err(|error| names.refusal(&error))?;
+    if let Some(assigned) = &assigned {
+        experiments.accepted(assigned, id, caller.lasting_number());
+    }
     let span = Span::current();
     span.record("model", &answer.route.name).record("journey", answer.id.0);
     if let Some(revision) = &answer.revision {
         span.record("revision", revision.digest().to_string());
     }
     tracing::debug!(prompt_tokens, seed, "submitted");
-    let report =
-        Report::new(dialect, shape, model, &answer).with_prompt(prompt_tokens, prompt_ids).with_seed(seed);
+    let report = Report::new(dialect, shape, (model, id), &answer)
+        .with_prompt(prompt_tokens, prompt_ids)
+        .with_seed(seed)
+        .with_arm(assigned.as_ref());
     Ok((answer, report))
 }
 
+fn facts(ask: &Ask, route: &Route) -> Facts {
+    let prompt = ask.prompt.len();
+    Facts {
+        tenant: ask.behalf.tenant.0,
+        seed: ask.seed,
+        prompt_tokens: prompt as u32,
+        max_tokens: ask.tokens_max(route.context).saturating_sub(prompt) as u32,
+    }
+}
+
+/// Which arm of which experiment served an answer.
+const ARM: HeaderName = HeaderName::from_static("x-tokenrouter-arm");
 /// Bodies up to here are prepared in well under a millisecond.
 const INLINE_BYTES_MAX: usize = 16 << 10;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{App, HttpSettings, router};
 use crate::control::Control;
+use crate::experiments::keeper;
 
 /// Serves until `shutdown` is cancelled and every running answer has ended, for which there is `settings.drain`.
 ///
@@ -31,6 +32,9 @@ pub async fn serve(
     settings: HttpSettings,
     shutdown: CancellationToken,
 ) {
+    // After the last answer, so that it is saved too.
+    let stop = CancellationToken::new();
+    let keeping = tokio::spawn(keeper::keep(Arc::clone(&control), stop.clone()));
     let app = App::new(control, settings, shutdown);
     let mut connections = Connections::new(&app);
     let drained = drained(&app);
@@ -44,6 +48,10 @@ pub async fn serve(
     }
     drop(listener);
     connections.close().await;
+    stop.cancel();
+    if let Err(error) = keeping.await {
+        tracing::error!(%error, "the keeper of experiments panicked");
+    }
 }
 
 struct Connections {

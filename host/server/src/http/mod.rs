@@ -1,14 +1,17 @@
 //! HTTP: OpenAI's API in, journeys out.
 //!
 //! The only room that knows what a client sees. A request goes through `listen` (connections) → `envelope`
-//! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, tokens) → the
-//! [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
+//! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, arm by `draw`,
+//! tokens) → the [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
 //! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
 
 mod access;
 mod body;
+mod draw;
 mod envelope;
 mod error;
+mod experiments;
+mod feedback;
 mod generate;
 mod keys;
 mod listen;
@@ -108,11 +111,18 @@ pub fn router(app: App) -> Router {
         .route("/v1/models/{*id}", get(models::retrieve))
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::text))
+        .route("/v1/feedback", post(feedback::feedback))
         .route("/health", get(watch::health))
         .route("/ready", get(watch::ready))
         .route("/metrics", get(watch::metrics))
         .route("/admin/scheduler", get(watch::scheduler))
         .route("/admin/policies", get(watch::policies))
+        .route("/admin/experiments", get(experiments::list))
+        .route(
+            "/admin/experiments/{name}",
+            get(experiments::show).put(experiments::put).delete(experiments::delete),
+        )
+        .route("/admin/experiments/{name}/{action}", post(experiments::act))
         .route("/admin/config", get(watch::config))
         .route("/admin/tenants/{name}/keys", get(keys::list).post(keys::make))
         .route("/admin/tenants/{name}/keys/{id}", delete(keys::revoke))

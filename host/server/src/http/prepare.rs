@@ -2,13 +2,16 @@
 //!
 //! Pure computation, so that the handler can move it off the async threads when a body is large.
 
+use axum::http::HeaderMap;
 use engine::EngineError;
 use journey::Adjustments;
 
+use super::draw::{Asked, draw};
 use super::error::{ApiError, Fault};
 use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
 use super::random::unguessable;
 use crate::access::Caller;
+use crate::experiments::Assigned;
 use crate::runtime::{Ask, Catalog, NoSuchRoute, Route, Selected, SubmitError};
 
 /// A request ready to be submitted.
@@ -17,6 +20,10 @@ pub(super) struct Prepared {
     pub(super) model: String,
     /// The route and the request's settings.
     pub(super) selected: Selected,
+    /// The arm that serves it, where there is an experiment on the route.
+    pub(super) assigned: Option<Assigned>,
+    /// The number in the answer's id.
+    pub(super) id: u64,
     /// The request in tokens.
     pub(super) ask: Ask,
     /// How the answer is shown.
@@ -32,7 +39,7 @@ pub(super) struct Names {
     limit: Option<&'static str>,
 }
 
-/// Parses a body, finds its route among those that the caller may see, and tokenises its prompt.
+/// Parses a body, finds its route among those that the caller may see, draws its arm, and tokenises its prompt.
 ///
 /// # Errors
 /// What is wrong with the request.
@@ -40,11 +47,13 @@ pub(super) fn prepare(
     catalog: &Catalog,
     caller: &Caller,
     dialect: Dialect,
-    body: &[u8],
+    (headers, body): (&HeaderMap, &[u8]),
 ) -> Result<Prepared, ApiError> {
     let wanted = parse(dialect, body)?;
-    let selected = Selected::find(&wanted.model, |name| caller.find(catalog, name))
+    let mut selected = Selected::find(&wanted.model, |name| caller.find(catalog, name))
         .map_err(|error| no_route(&wanted.model, &error))?;
+    let id = unguessable();
+    let assigned = draw(catalog, &Asked { caller, headers, wanted: &wanted, id }, &mut selected);
     let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
     let ask = Ask {
@@ -60,7 +69,7 @@ pub(super) fn prepare(
         candidates: shape.logprobs.unwrap_or(0),
         behalf: caller.behalf(),
     };
-    Ok(Prepared { model, selected, ask, shape, names })
+    Ok(Prepared { model, selected, assigned, id, ask, shape, names })
 }
 
 impl Names {

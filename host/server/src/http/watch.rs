@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::App;
 use super::error::{ApiError, Fault};
+use crate::telemetry::experiments_page;
 
 /// The process answers.
 pub(super) async fn health() -> Response {
@@ -26,7 +27,9 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
 
 /// Counters and gauges in Prometheus' text format.
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.runtime.metrics_page()).into_response()
+    let experiments = experiments_page(&app.control.experiments().gauges());
+    let page = app.runtime.metrics_page() + &experiments;
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response()
 }
 
 /// When models run: the plan in force, with the numbers that led to it.

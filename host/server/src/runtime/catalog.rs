@@ -10,6 +10,7 @@ use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
 use super::share::{self, Calibration, Knob, Seen};
+use super::split::Split;
 use super::subserver::Subserver;
 use crate::config;
 use crate::telemetry::Meter;
@@ -185,6 +186,8 @@ pub struct Catalog {
     pub models: BTreeMap<ModelIx, Arc<Model>>,
     /// Routes by name; each model is also a route of its own name.
     pub routes: BTreeMap<String, Arc<Route>>,
+    /// Routes that an experiment divides between arms, by the route's name.
+    pub(super) splits: BTreeMap<String, Arc<Split>>,
     /// Runs the policies of the routes, if there are any.
     pub(super) host: Option<Arc<PolicyHost>>,
 }
@@ -217,6 +220,21 @@ impl Catalog {
     /// [`NoSuchRoute`].
     pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
         Selected::find(name, |route| self.routes.get(route))
+    }
+
+    /// What divides a route between arms, if anything does.
+    #[must_use]
+    pub fn split(&self, route: &str) -> Option<&Arc<Split>> {
+        let split = self.splits.get(route)?;
+        self.routes.get(route).filter(|route| Arc::ptr_eq(route, &split.base)).map(|_| split)
+    }
+
+    /// Every route that may serve a request, those of arms included; some may come twice.
+    pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Route>> {
+        let arms = self.splits.values().flat_map(|split| split.arms.iter().chain(&split.shadows));
+        let arms = arms.map(|arm| &arm.route);
+        let bases = self.splits.values().map(|split| &split.base);
+        self.routes.values().chain(arms).chain(bases)
     }
 
     /// The place of the model of this name.

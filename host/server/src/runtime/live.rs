@@ -3,17 +3,20 @@
 //! A change is made on a copy and takes the catalog's place in one step. What a change takes out is kept until the last
 //! request that began with it has ended: its drop may wait for a thread, which no decode loop must do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use experiment::definition::{Arm, Definition};
+use experiment::{Assigner, Experiment};
 use policy::PolicyHost;
 use tokio::sync::Notify;
 
 use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
+use super::split::{self, Split, SplitArm, SplitError};
 use super::subserver::Fleet;
 use crate::config::{self, Config};
 
@@ -63,6 +66,7 @@ impl Live {
         let catalog = Catalog::clone(&self.current.load());
         let mut draft = Draft { workshop: &mut workshop, catalog };
         let told = change(&mut draft)?;
+        draft.follow_routes();
         let next = draft.catalog;
         self.retire(&next);
         self.current.store(Arc::new(next));
@@ -87,12 +91,11 @@ impl Live {
     /// Keeps what the next catalog does not have.
     fn retire(&self, next: &Catalog) {
         let current = self.current.load();
-        let kept = |name: &str, route: &Arc<Route>| {
-            next.routes.get(name).is_some_and(|next| Arc::ptr_eq(next, route))
-        };
-        let gone = current.routes.iter().filter(|(name, route)| !kept(name, route));
+        // By address, and each once: an arm may be served by the route itself.
+        let mut known: BTreeSet<*const Route> = next.serving().map(Arc::as_ptr).collect();
+        let gone = current.serving().filter(|route| known.insert(Arc::as_ptr(route)));
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        retired.extend(gone.map(|(_, route)| Arc::clone(route)));
+        retired.extend(gone.map(Arc::clone));
         if !retired.is_empty() {
             self.left.notify_one();
         }
@@ -174,10 +177,10 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds a route, or takes it for the one of the same name.
+    /// Adds a route, or takes it for the one of the same name. An experiment on it goes on, over the new one.
     ///
     /// # Errors
-    /// [`StartError`], naming the route.
+    /// [`StartError`], naming the route, or the experiment whose arms do not fit the new one.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
         let there = self.catalog.routes.get(name);
         if there.is_some_and(|route| route.written.as_ref() == Some(written) && self.has_models_of(route)) {
@@ -186,7 +189,61 @@ impl Draft<'_> {
         let route = self.workshop.policies.bind(name, written, &self.catalog)?;
         self.catalog.host = Some(self.workshop.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
+        if let Some(split) = self.catalog.splits.get(name).map(Arc::clone) {
+            let again = self.set_split(&split.experiment, split.begun_unix_ms);
+            again.map_err(|source| StartError::Split { experiment: split.name().to_owned(), source })?;
+        }
         Ok(())
+    }
+
+    /// Divides a route between the arms of an experiment as it stands. What serves an arm stays the same where it is
+    /// written as it was.
+    ///
+    /// # Errors
+    /// [`SplitError`], naming the key of the experiment.
+    pub fn set_split(&mut self, experiment: &Experiment, begun_unix_ms: u64) -> Result<(), SplitError> {
+        let definition = &experiment.definition;
+        let base = Arc::clone(split::base(&self.catalog, &definition.route)?);
+        let there = self.catalog.splits.get(&definition.route).map(Arc::clone);
+        let same = there.as_ref().filter(|split| split.is_of(experiment, begun_unix_ms, &base));
+        if same.is_some_and(|split| split.served().all(|arm| self.has_models_of(&arm.route))) {
+            return Ok(());
+        }
+        let mut arms = Vec::with_capacity(definition.arms.len());
+        for arm in &definition.arms {
+            arms.push(self.arm(arm, &base, there.as_deref())?);
+        }
+        let mut shadows = Vec::with_capacity(definition.shadows.len());
+        for arm in &definition.shadows {
+            let shadow = self.arm(arm, &base, there.as_deref())?;
+            split::check_shadow(arm, &shadow.route, &base)?;
+            shadows.push(shadow);
+        }
+        let (assigner, experiment) = (Assigner::new(experiment), experiment.clone());
+        let route = experiment.definition.route.clone();
+        let split = Split { experiment, begun_unix_ms, assigner, arms, shadows, base };
+        self.catalog.splits.insert(route, Arc::new(split));
+        Ok(())
+    }
+
+    /// The route serves everybody again, if this experiment divides it.
+    pub fn clear_split(&mut self, experiment: &Experiment, begun_unix_ms: u64) {
+        let Definition { name, route, .. } = &experiment.definition;
+        let split = self.catalog.splits.get(route);
+        if split.is_some_and(|split| split.name() == name && split.begun_unix_ms == begun_unix_ms) {
+            self.catalog.splits.remove(route);
+        }
+    }
+
+    /// Divides routes that have been bound anew as they were divided before. What does not fit is out of force until it does:
+    /// a split is of one route, and not of another that took its name.
+    fn follow_routes(&mut self) {
+        let splits: Vec<Arc<Split>> = self.catalog.splits.values().map(Arc::clone).collect();
+        for split in splits {
+            if let Err(error) = self.set_split(&split.experiment, split.begun_unix_ms) {
+                tracing::warn!(experiment = split.name(), %error, "the experiment is not in force for now");
+            }
+        }
     }
 
     /// What runs policies here.
@@ -202,6 +259,35 @@ impl Draft<'_> {
             self.catalog.models.get(ix).is_some_and(|there| Arc::ptr_eq(there, model))
         };
         route.models.iter().zip(&route.by_role).all(is_there)
+    }
+
+    /// Tries whether an experiment could divide its route, and changes nothing.
+    ///
+    /// # Errors
+    /// [`SplitError`], naming the key of the experiment.
+    pub fn try_split(&mut self, experiment: &Experiment) -> Result<(), SplitError> {
+        let before = self.catalog.splits.clone();
+        let tried = self.set_split(experiment, 0);
+        self.catalog.splits = before;
+        tried
+    }
+
+    /// What serves an arm: the route itself, what served it before, or a route bound for it.
+    fn arm(&mut self, arm: &Arm, base: &Arc<Route>, there: Option<&Split>) -> Result<SplitArm, SplitError> {
+        let named = |route| Ok(SplitArm { name: arm.name.as_str().into(), route });
+        if arm.is_plain() {
+            return named(Arc::clone(base));
+        }
+        let written = split::written(arm, base, &self.catalog)?;
+        let same = there.and_then(|split| split.same(arm, &written, base));
+        if let Some(same) = same.filter(|same| self.has_models_of(&same.route)) {
+            return named(Arc::clone(&same.route));
+        }
+        let failed = |error: StartError| SplitError::new(format!("arms.{}", arm.name), error.to_string());
+        let policies = &mut self.workshop.policies;
+        let route = policies.bind(&base.name, &written, &self.catalog).map_err(failed)?;
+        self.catalog.host = Some(policies.host().map_err(failed)?);
+        named(Arc::new(route))
     }
 }
 

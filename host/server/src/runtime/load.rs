@@ -14,6 +14,7 @@ use scheduler::conductor::Bounds;
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::heads;
+use super::split::SplitError;
 use super::subserver::Powered;
 use crate::config::{self, Config};
 use crate::models::{MemoryError, Need, SourceError, available_memory, check_memory, kv_budget};
@@ -118,6 +119,15 @@ pub enum StartError {
         /// Why.
         #[source]
         source: Box<HeadError>,
+    },
+    /// An experiment on a route does not fit it any more.
+    #[error("experiments.{experiment}.{source}")]
+    Split {
+        /// The experiment.
+        experiment: String,
+        /// Why.
+        #[source]
+        source: SplitError,
     },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]

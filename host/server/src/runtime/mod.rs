@@ -17,14 +17,16 @@ mod load;
 mod places;
 mod policies;
 mod share;
+mod split;
 mod subserver;
 mod traveller;
+mod witness;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use journey::{Encode, JourneyId, Request, Routing};
+use journey::{Encode, JourneyId, Request, Routing, Rules};
 use policy::{Revision, Settings};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,9 +37,13 @@ pub use bill::Bill;
 pub use binding::policy_host;
 pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
+pub(crate) use lane::yield_to_everybody;
 pub use live::Draft;
 use live::Live;
 pub use load::{LoadProgress, StartError};
+pub(crate) use split::can_shadow;
+pub use split::{Split, SplitArm, SplitError};
+pub use witness::{Course, Witness};
 
 use crate::config::{Config, Scheduling};
 use crate::telemetry::Metrics;
@@ -162,14 +168,19 @@ impl Runtime {
     /// # Errors
     /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
     pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
-        self.submit_for(selected, ask, Bill::default())
+        self.submit_for(selected, ask, (Bill::default(), Witness::default()))
     }
 
-    /// Puts a request in line, and its bill with it.
+    /// Puts a request in line, and with it those who are told when it is over.
     ///
     /// # Errors
-    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing.
-    pub fn submit_for(&self, selected: &Selected, mut ask: Ask, bill: Bill) -> Result<Answer, SubmitError> {
+    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing, the witness has seen nothing.
+    pub fn submit_for(
+        &self,
+        selected: &Selected,
+        mut ask: Ask,
+        told: (Bill, Witness),
+    ) -> Result<Answer, SubmitError> {
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }
@@ -180,7 +191,8 @@ impl Runtime {
         let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
         let settings = decider.as_ref().map(|(_, settings)| settings.clone());
         let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
-            Routing::Policy(Arc::new(route.rules(revision.descriptor(), settings)))
+            let considered = told.1.wants_considered();
+            Routing::Policy(Arc::new(Rules { considered, ..route.rules(revision.descriptor(), settings) }))
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let ends = answer::ends(&mut ask, &route.eos);
@@ -206,7 +218,7 @@ impl Runtime {
             waiting: entry.wait_in_line(&self.metrics)?,
             id,
             behalf: ask.behalf,
-            bill,
+            told,
             request,
             route: Arc::clone(route),
             decider,

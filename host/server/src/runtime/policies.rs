@@ -23,18 +23,21 @@ pub(super) fn report(catalog: &Catalog) -> Value {
 pub(super) fn gauges(catalog: &Catalog) -> PolicyGauges {
     let mut revisions = BTreeMap::new();
     let mut routes = Vec::new();
+    // Arms decide too; the routes that they serve are named once.
+    for serving in catalog.serving().filter_map(|route| route.policy_revision()) {
+        // A built-in policy decides for many routes, and its calls are counted once.
+        revisions.entry(serving.digest()).or_insert_with(|| RevisionGauges {
+            policy: serving.descriptor().name.clone(),
+            revision: serving.digest().to_string(),
+            health: serving.health(),
+        });
+    }
     for route in catalog.routes.values() {
         let Some(serving) = route.policy_revision() else { continue };
         let (policy, revision) = (serving.descriptor().name.clone(), serving.digest().to_string());
         let file = route.policy_file().map(|file| {
             let status = file.status();
             (status.loads, status.failed.is_some())
-        });
-        // A built-in policy decides for many routes, and its calls are counted once.
-        revisions.entry(serving.digest()).or_insert_with(|| RevisionGauges {
-            policy: policy.clone(),
-            revision: revision.clone(),
-            health: serving.health(),
         });
         routes.push(RouteGauges { route: route.name.clone(), policy, revision, file });
     }

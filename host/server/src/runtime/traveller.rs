@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use experiment::tally::Ended;
 use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Offer, Role, Sampled, Step};
 use policy::{Digest, Lane, PolicyError, Revision, Session};
 use scheduler::{Behalf, Tenant};
@@ -15,6 +16,7 @@ use super::lane::LaneHandle;
 use super::places::Held;
 use super::share::Seen;
 use super::subserver::Shared;
+use super::witness::{Witness, ended};
 use crate::telemetry::Metrics;
 
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
@@ -38,6 +40,8 @@ pub(super) struct Traveller {
     pub(super) behalf: Behalf,
     /// Told when the journey is over: here, or by the drop wherever it is let go of.
     bill: Bill,
+    /// Told after it what the journey did.
+    witness: Witness,
     pub(super) route: Arc<Route>,
     /// None for single models, and after the policy has failed.
     session: Option<Session>,
@@ -71,7 +75,7 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        (journey, behalf, bill): (Journey, Behalf, Bill),
+        (journey, behalf, (bill, witness)): (Journey, Behalf, (Bill, Witness)),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
@@ -79,7 +83,20 @@ impl Traveller {
     ) -> Self {
         let (metrics, lane) = (Arc::clone(&shared.metrics), shared.lane.clone());
         let session = None;
-        Self { journey, behalf, bill, route, session, client, place, metrics, lane, others: 0, handoffs: 0 }
+        Self {
+            journey,
+            behalf,
+            bill,
+            witness,
+            route,
+            session,
+            client,
+            place,
+            metrics,
+            lane,
+            others: 0,
+            handoffs: 0,
+        }
     }
 
     /// Gives the journey its session of a revision, which may choose where it begins, or, if that failed, sends it the
@@ -130,7 +147,9 @@ impl Traveller {
 
     /// Sends what has been made to the client.
     pub(super) fn emit(&mut self) {
-        for made in self.journey.take_output() {
+        let output = self.journey.take_output();
+        self.witness.made(output.iter().map(|made| made.by));
+        for made in output {
             self.route.by_role[made.by.index()].meter.token_made();
             self.bill.add(1);
             self.others += u64::from(made.by != Role::ENTRY);
@@ -149,6 +168,8 @@ impl Traveller {
         self.metrics.journey_ended(&last);
         // Before the client knows: whoever asks again at once finds its place free.
         self.bill.settle();
+        self.witness.considered(self.journey.take_considered());
+        self.witness.end(ended(&last));
         self.tell(last);
     }
 
@@ -235,6 +256,7 @@ impl Traveller {
     fn fall_back(&mut self, fault: &Fault) -> Effect {
         tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
         self.metrics.policy_failed();
+        self.witness.fell_back();
         self.tell(Event::FellBack { fault: fault.to_string() });
         let revision = self.session.as_ref().map(|session| &**session.revision());
         let effect = self.journey.fall_back(self.route.fallback(revision));
@@ -256,6 +278,8 @@ impl Traveller {
 
 impl Drop for Traveller {
     fn drop(&mut self) {
+        // Without a last word: its client has gone, or it was lost.
+        self.witness.end(if self.is_gone() { Ended::Cancelled } else { Ended::Failed });
         if let Some(session) = self.session.take() {
             self.lane.end(session, &self.place);
         }

@@ -63,7 +63,11 @@ impl Fields {
         }
     }
 
-    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ApiError> {
+    pub(in crate::http) fn number(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ApiError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let path = self.path(key);
         let wanted = format!("a number {}", bounds(&range));
@@ -93,7 +97,7 @@ impl Fields {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    pub(super) fn missing(&self, key: &str, wanted: &str) -> ApiError {
+    pub(in crate::http) fn missing(&self, key: &str, wanted: &str) -> ApiError {
         let path = self.path(key);
         let message = format!("{path:?} is missing; it must be {wanted}");
         ApiError::field(Fault::Missing, path, message)

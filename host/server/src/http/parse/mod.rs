@@ -52,6 +52,8 @@ pub(super) struct Wanted {
     pub(super) tokens_min: usize,
     /// Most tokens of the answer, and the field that says so.
     pub(super) limit: Option<(usize, &'static str)>,
+    /// For whom the client asks, as it calls them.
+    pub(super) user: Option<String>,
     /// How the answer is shown.
     pub(super) shape: Shape,
 }
@@ -109,6 +111,7 @@ pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
         tokens_min: generation::tokens_min(&mut fields, limit)?,
         limit,
+        user: fields.string("user")?,
         shape: generation::shape(&mut fields, dialect)?,
     };
     refused::check(&mut fields, dialect)?;

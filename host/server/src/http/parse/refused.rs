@@ -24,7 +24,7 @@ pub(super) fn check(fields: &mut Fields, dialect: Dialect) -> Result<(), ApiErro
             return Err(unsupported(key, neutral, &value));
         }
     }
-    for key in ["user", "safety_identifier", "prompt_cache_key"] {
+    for key in ["safety_identifier", "prompt_cache_key"] {
         fields.string(key)?;
     }
     match fields.take("metadata") {

@@ -18,8 +18,8 @@ use policy::Settings;
 use serde_json::Value;
 
 use super::parse::{Dialect, Shape};
-use super::random::unguessable;
 use super::seconds_since_1970;
+use crate::experiments::Assigned;
 use crate::runtime::{Answer, Route};
 use logprobs::Logprobs;
 use object::Head;
@@ -41,8 +41,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// A report about an answer that has just begun.
-    pub(super) fn new(dialect: Dialect, shape: Shape, model: String, answer: &Answer) -> Self {
+    /// A report about an answer that has just begun, as its client named the model, under this number.
+    pub(super) fn new(dialect: Dialect, shape: Shape, (model, id): (String, u64), answer: &Answer) -> Self {
         let revision = answer.revision.as_ref().map(|revision| revision.digest().to_string());
         let policy = answer.revision.as_ref().map(|revision| revision.descriptor().name.clone());
         let rules = answer.revision.as_ref().zip(answer.settings.as_ref());
@@ -53,17 +53,12 @@ impl Report {
             revision: revision.clone(),
             settings: answer.settings.as_ref().map(settings),
             guards: rules.map(|rules| rules.guards).unwrap_or_default(),
+            arm: None,
             seed: 0,
             fell_back: None,
         };
         Self {
-            head: Head {
-                dialect,
-                id: unguessable(),
-                created: seconds_since_1970(),
-                model,
-                fingerprint: revision,
-            },
+            head: Head { dialect, id, created: seconds_since_1970(), model, fingerprint: revision },
             shape,
             route: Arc::clone(&answer.route),
             vocabulary: answer.route.tokenizer.vocabulary(),
@@ -85,6 +80,14 @@ impl Report {
     pub(super) fn with_seed(mut self, seed: u64) -> Self {
         if let Some(trace) = &mut self.trace {
             trace.seed = seed;
+        }
+        self
+    }
+
+    /// The arm that serves it, if there is an experiment on its route.
+    pub(super) fn with_arm(mut self, assigned: Option<&Assigned>) -> Self {
+        if let Some((trace, assigned)) = self.trace.as_mut().zip(assigned) {
+            trace.arm = Some((assigned.split.name().to_owned(), assigned.arm_name().to_owned()));
         }
         self
     }

@@ -38,7 +38,7 @@ fn made(text: &str) -> Event {
 
 async fn streamed(events: Vec<Event>, shape: Shape) -> Vec<String> {
     let (answer, runtime) = answer(events).await;
-    let report = Report::new(Dialect::Chat, shape, "m".to_owned(), &answer).with_prompt(3, None);
+    let report = Report::new(Dialect::Chat, shape, ("m".to_owned(), 1), &answer).with_prompt(3, None);
     let response = stream::response(answer, report, Running::default().begin(), Duration::from_secs(15));
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     runtime.shut_down(Duration::ZERO).await;
@@ -48,7 +48,7 @@ async fn streamed(events: Vec<Event>, shape: Shape) -> Vec<String> {
 
 async fn collected(events: Vec<Event>, shape: Shape) -> Result<Value, ApiError> {
     let (answer, runtime) = answer(events).await;
-    let report = Report::new(Dialect::Chat, shape, "m".to_owned(), &answer).with_prompt(3, None);
+    let report = Report::new(Dialect::Chat, shape, ("m".to_owned(), 1), &answer).with_prompt(3, None);
     let collected = whole::collect(answer, report).await;
     runtime.shut_down(Duration::ZERO).await;
     collected

@@ -16,6 +16,8 @@ pub(super) struct Trace {
     pub(super) policy: Option<String>,
     /// Digest of the policy's revision, which the answer keeps to its end.
     pub(super) revision: Option<String>,
+    /// The experiment on the route, and the arm of it that serves the answer.
+    pub(super) arm: Option<(String, String)>,
     /// The values of the policy's parameters; a share that was asked for is a threshold here.
     pub(super) settings: Option<Value>,
     /// When its policy is asked, with the limits that hold for this answer.
@@ -33,6 +35,8 @@ impl Trace {
             "route": self.route,
             "policy": self.policy,
             "revision": self.revision,
+            "experiment": self.arm.as_ref().map(|(experiment, _)| experiment),
+            "arm": self.arm.as_ref().map(|(_, arm)| arm),
             "settings": self.settings,
             "seed": self.seed,
             "fell_back": self.fell_back,

@@ -253,7 +253,7 @@ fn give(inbox: &Inbox<Inbound>, message: Inbound) {
 
 /// Lets every other thread of the machine go first.
 #[cfg(target_os = "linux")]
-fn yield_to_everybody() {
+pub(crate) fn yield_to_everybody() {
     // There the priority is a thread's own, and the calling one is process 0.
     if let Err(error) = rustix::process::setpriority_process(None, LOWEST_PRIORITY) {
         tracing::warn!(%error, "threads for slow policies run at the priority of all others");
@@ -262,7 +262,7 @@ fn yield_to_everybody() {
 
 /// Elsewhere a priority is the whole process's.
 #[cfg(not(target_os = "linux"))]
-fn yield_to_everybody() {}
+pub(crate) fn yield_to_everybody() {}
 
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;

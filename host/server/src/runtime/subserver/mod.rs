@@ -27,6 +27,7 @@ use super::group::{Group, Seating};
 use super::lane::LaneHandle;
 use super::places::Places;
 use super::traveller::{Accepted, Place, Traveller};
+use super::witness::Witness;
 use crate::telemetry::{Meter, Metrics, Waiting};
 pub(super) use cross_model::Peers;
 pub(super) use fleet::Fleet;
@@ -37,7 +38,8 @@ pub(super) struct Submission {
     pub(super) waiting: InLine,
     pub(super) id: JourneyId,
     pub(super) behalf: Behalf,
-    pub(super) bill: Bill,
+    /// Who is told when it is over.
+    pub(super) told: (Bill, Witness),
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
