@@ -2,6 +2,7 @@
 //!
 //! Commands parse nothing themselves and decide no exit code: they return a [`CliError`], and `main.rs` shows it.
 
+mod audit;
 mod bench;
 mod config;
 mod doctor;
@@ -10,6 +11,7 @@ mod key;
 mod logging;
 mod model;
 mod policy;
+mod remote;
 mod run;
 mod serve;
 
@@ -70,6 +72,9 @@ enum Command {
     /// Make API keys.
     #[command(subcommand)]
     Key(key::Key),
+    /// Look at the log of all changes, and check that nothing in it was changed.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Find out whether everything works on this machine.
     Doctor(doctor::Args),
 }
@@ -101,6 +106,7 @@ impl Cli {
             Command::Config(config::Command::Check(args)) => on_threads(config::check(args, &terminal)),
             Command::Config(config::Command::Diff(args)) => config::diff(&args, &terminal),
             Command::Key(key::Key::New(args)) => key::new(&args, &terminal),
+            Command::Audit(command) => audit::audit(&command, &terminal),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::tree::count;
-use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
+use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim, Uploads};
 use crate::models::ModelSource;
 
 /// The file as written.
@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) server: Server,
     #[serde(default)]
     pub(super) sandbox: Sandbox,
+    #[serde(default)]
+    pub(super) uploads: Uploads,
     #[serde(default)]
     pub(super) scheduler: Scheduling,
     #[serde(default)]
@@ -118,12 +120,27 @@ impl RouteTable {
             })
         };
         let fallback = self.fallback.as_ref().map(role).transpose()?;
-        let policy = match self.policy.strip_prefix("builtin:") {
-            Some(builtin) => PolicySource::Builtin(builtin.to_owned()),
-            None => PolicySource::File(folder.join(self.policy)),
-        };
+        let policy =
+            policy(&self.policy, folder).map_err(|problem| ConfigError::value(key("policy"), problem))?;
         let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
         Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
+    }
+}
+
+/// Where a policy is, as written.
+fn policy(written: &str, folder: &Path) -> Result<PolicySource, String> {
+    if let Some(builtin) = written.strip_prefix("builtin:") {
+        return Ok(PolicySource::Builtin(builtin.to_owned()));
+    }
+    let Some(uploaded) = written.strip_prefix(UPLOADED) else {
+        return Ok(PolicySource::File(folder.join(written)));
+    };
+    // A tenant's name may have slashes, a policy's has none.
+    match uploaded.rsplit_once('/') {
+        Some((tenant, name)) if !tenant.is_empty() && !name.is_empty() => {
+            Ok(PolicySource::Uploaded { tenant: tenant.to_owned(), name: name.to_owned() })
+        }
+        _ => Err(format!("{written:?} is not of the form {UPLOADED}TENANT/NAME")),
     }
 }
 
@@ -134,8 +151,13 @@ fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError
     parsed.check_built().map_err(|error| refused(error.to_string()))
 }
 
-/// `@` separates a route's name from settings in a request.
+/// `@` separates a route's name from settings in a request, and [`OWN`] begins the names of uploaded policies.
 pub(super) fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
+    if name.starts_with(OWN) {
+        let problem =
+            format!("the name {name:?} begins with {OWN:?}, as what tenants upload; choose another");
+        return Err(ConfigError::value(table, problem));
+    }
     if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
         return Err(ConfigError::value(
             table,
@@ -144,6 +166,12 @@ pub(super) fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     }
     Ok(())
 }
+
+/// How the name of a tenant's own policy begins in `model`.
+pub const OWN: &str = "own/";
+
+/// How `policy` begins where it names what a tenant uploaded.
+pub const UPLOADED: &str = "uploaded:";
 
 /// Nobody computes with more; a mistyped number must not start them.
 const THREADS_MAX: usize = 1024;

@@ -10,7 +10,7 @@ use scheduler::conductor::Bounds;
 use serde::{Deserialize, Serialize};
 
 use super::tables::File;
-use super::{ConfigError, Scheduling, Sim};
+use super::{ConfigError, Scheduling, Sim, Uploads};
 use crate::models::ModelSource;
 
 /// Everything the server needs to start.
@@ -20,6 +20,8 @@ pub struct Config {
     pub server: Server,
     /// Limits of every policy.
     pub sandbox: Sandbox,
+    /// What tenants may upload.
+    pub uploads: Uploads,
     /// When models run.
     pub scheduler: Scheduling,
     /// Models by name.
@@ -97,7 +99,8 @@ pub struct Sandbox {
     /// Who shares an instance of a policy, and so its memory: the journeys of one `tenant`, or nobody: one instance per
     /// `journey`. Default `tenant`.
     pub isolation: Isolation,
-    /// Folder for compiled policies, which then start in a millisecond. Nobody else may write in it. Default: none is kept.
+    /// Folder for compiled policies, which then start in a millisecond. Nobody else may write in it. Default: `compiled` in
+    /// `server.data_dir`; without that, none is kept.
     pub cache: Option<PathBuf>,
 }
 
@@ -196,6 +199,13 @@ pub enum PolicySource {
     Builtin(String),
     /// A component file that is reloaded when it changes.
     File(PathBuf),
+    /// `uploaded:TENANT/NAME`: the active revision of what a tenant uploaded.
+    Uploaded {
+        /// The tenant.
+        tenant: String,
+        /// The policy's name.
+        name: String,
+    },
 }
 
 impl Route {
@@ -278,7 +288,8 @@ impl Config {
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
         let mut server = file.server;
         server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
-        Ok(Self { server, sandbox, scheduler, models, routes, tenants, written })
+        let uploads = file.uploads.check()?;
+        Ok(Self { server, sandbox, uploads, scheduler, models, routes, tenants, written })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, ApiError> {
     let wanted = parse(dialect, body)?;
     let selected = Selected::find(&wanted.model, |name| caller.find(catalog, name))
-        .map_err(|error| no_route(&wanted.model, &error))?;
+        .map_err(|error| no_route(caller, catalog, (&wanted.model, &error)))?;
     let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
     let ask = Ask {
@@ -80,8 +80,19 @@ impl Names {
     }
 }
 
-fn no_route(name: &str, error: &NoSuchRoute) -> ApiError {
+/// What a caller is told of a name that nothing is served under.
+pub(super) fn no_model(caller: &Caller, catalog: &Catalog, name: &str) -> ApiError {
+    match caller.broken(catalog, name) {
+        Some(why) => ApiError::broken(name, &why),
+        None => ApiError::no_model(name),
+    }
+}
+
+fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRoute)) -> ApiError {
     match error {
+        NoSuchRoute::Unknown(route) if caller.broken(catalog, route).is_some() => {
+            no_model(caller, catalog, route)
+        }
         NoSuchRoute::Unknown(_) => ApiError::no_model(name),
         NoSuchRoute::Malformed(_) => ApiError::field(Fault::Value, "model", error.to_string()),
     }

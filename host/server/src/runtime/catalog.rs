@@ -9,6 +9,7 @@ use journey::{Role, Rules};
 use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
+use super::own::{Broken, Own};
 use super::share::{self, Calibration, Knob, Seen};
 use super::subserver::Subserver;
 use crate::config;
@@ -89,7 +90,8 @@ pub(super) enum Deciding {
 
 /// Where the revision in force comes from.
 pub(super) enum PolicySource {
-    Builtin(Arc<Revision>),
+    /// One that stays: inside the binary, or uploaded. Another upload makes another route.
+    Fixed(Arc<Revision>),
     File(PolicyFile),
 }
 
@@ -106,7 +108,7 @@ impl Route {
     pub fn policy_revision(&self) -> Option<Arc<Revision>> {
         match &self.deciding {
             Deciding::Single => None,
-            Deciding::Policy { source: PolicySource::Builtin(revision), .. } => Some(Arc::clone(revision)),
+            Deciding::Policy { source: PolicySource::Fixed(revision), .. } => Some(Arc::clone(revision)),
             Deciding::Policy { source: PolicySource::File(file), .. } => Some(file.current()),
         }
     }
@@ -185,6 +187,10 @@ pub struct Catalog {
     pub models: BTreeMap<ModelIx, Arc<Model>>,
     /// Routes by name; each model is also a route of its own name.
     pub routes: BTreeMap<String, Arc<Route>>,
+    /// What tenants uploaded, by tenant and name; a tenant's own is `own/NAME` for it, and nothing for others.
+    pub own: BTreeMap<String, BTreeMap<String, Own>>,
+    /// Routes of the configuration that cannot be served for now: they follow what a tenant uploaded.
+    pub broken: BTreeMap<String, Broken>,
     /// Runs the policies of the routes, if there are any.
     pub(super) host: Option<Arc<PolicyHost>>,
 }
@@ -217,6 +223,13 @@ impl Catalog {
     /// [`NoSuchRoute`].
     pub fn select(&self, name: &str) -> Result<Selected, NoSuchRoute> {
         Selected::find(name, |route| self.routes.get(route))
+    }
+
+    /// All routes that are served, with the tenant whose own it is.
+    pub fn served(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Route>)> {
+        let own = self.own.iter().flat_map(|(tenant, of)| of.values().map(move |own| (tenant, own)));
+        let own = own.filter_map(|(tenant, own)| Some((Some(tenant.as_str()), own.served.as_ref().ok()?)));
+        self.routes.values().map(|route| (None, route)).chain(own)
     }
 
     /// The place of the model of this name.

@@ -3,16 +3,17 @@
 //! A change is made on a copy and takes the catalog's place in one step. What a change takes out is kept until the last
 //! request that began with it has ended: its drop may wait for a thread, which no decode loop must do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use policy::PolicyHost;
+use policy::{PolicyHost, Revision};
 use tokio::sync::Notify;
 
 use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
+use super::library::{Library, LibraryError};
 use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
 use super::subserver::Fleet;
 use crate::config::{self, Config};
@@ -30,16 +31,16 @@ pub(super) struct Live {
 }
 
 /// What changes are made with.
-struct Workshop {
+pub(super) struct Workshop {
     loader: Loader,
     fleet: Arc<Fleet>,
-    policies: Policies,
+    pub(super) policies: Policies,
 }
 
 /// A catalog that is being changed.
 pub struct Draft<'a> {
-    workshop: &'a mut Workshop,
-    catalog: Catalog,
+    pub(super) workshop: &'a mut Workshop,
+    pub(super) catalog: Catalog,
 }
 
 impl Live {
@@ -63,6 +64,7 @@ impl Live {
         let catalog = Catalog::clone(&self.current.load());
         let mut draft = Draft { workshop: &mut workshop, catalog };
         let told = change(&mut draft)?;
+        draft.follow();
         let next = draft.catalog;
         self.retire(&next);
         self.current.store(Arc::new(next));
@@ -87,10 +89,8 @@ impl Live {
     /// Keeps what the next catalog does not have.
     fn retire(&self, next: &Catalog) {
         let current = self.current.load();
-        let kept = |name: &str, route: &Arc<Route>| {
-            next.routes.get(name).is_some_and(|next| Arc::ptr_eq(next, route))
-        };
-        let gone = current.routes.iter().filter(|(name, route)| !kept(name, route));
+        let kept: BTreeSet<*const Route> = next.served().map(|(_, route)| Arc::as_ptr(route)).collect();
+        let gone = current.served().filter(|(_, route)| !kept.contains(&Arc::as_ptr(route)));
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(gone.map(|(_, route)| Arc::clone(route)));
         if !retired.is_empty() {
@@ -152,8 +152,12 @@ impl Draft<'_> {
 
     /// Policies run under the limits of this configuration from now on; every route has to be set again.
     pub fn set_sandbox(&mut self, config: &Config) {
+        let library = self.workshop.policies.library();
         self.workshop.policies = Policies::new(config);
         self.catalog.routes.retain(|_, route| route.is_model());
+        if let Some(library) = library {
+            self.reload_own(&library);
+        }
     }
 
     /// Takes these routes for all that are there. One that is written as it was stays the same route, with all that it has
@@ -167,6 +171,7 @@ impl Draft<'_> {
         progress: &mut dyn LoadProgress,
     ) -> Result<(), StartError> {
         self.catalog.routes.retain(|name, route| route.is_model() || routes.contains_key(name));
+        self.catalog.broken.retain(|name, _| routes.contains_key(name));
         for (name, written) in routes {
             self.set_route(name, written)?;
             progress.route(name);
@@ -174,17 +179,25 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds a route, or takes it for the one of the same name.
+    /// Adds a route, or takes it for the one of the same name. One that follows what a tenant uploaded is broken while it
+    /// does not fit.
     ///
     /// # Errors
     /// [`StartError`], naming the route.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
+        self.catalog.host = Some(self.workshop.policies.host()?);
+        if let config::PolicySource::Uploaded { .. } = written.policy {
+            self.follow_upload(name, written);
+            return Ok(());
+        }
+        self.catalog.broken.remove(name);
         let there = self.catalog.routes.get(name);
-        if there.is_some_and(|route| route.written.as_ref() == Some(written) && self.has_models_of(route)) {
+        if there
+            .is_some_and(|route| route.written.as_ref() == Some(written) && self.catalog.has_models_of(route))
+        {
             return Ok(());
         }
         let route = self.workshop.policies.bind(name, written, &self.catalog)?;
-        self.catalog.host = Some(self.workshop.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
         Ok(())
     }
@@ -197,11 +210,18 @@ impl Draft<'_> {
         self.workshop.policies.host()
     }
 
-    fn has_models_of(&self, route: &Route) -> bool {
-        let is_there = |(ix, model): (&ModelIx, &Arc<Model>)| {
-            self.catalog.models.get(ix).is_some_and(|there| Arc::ptr_eq(there, model))
-        };
-        route.models.iter().zip(&route.by_role).all(is_there)
+    /// The revision of an uploaded component, by the SHA-256 of its bytes. It may have to be compiled, and others who change
+    /// something wait meanwhile; a revision that somebody holds is there at once.
+    ///
+    /// # Errors
+    /// [`LibraryError`], if nobody uploaded it or it does not load.
+    pub fn revision(&self, digest: store::Digest) -> Result<Arc<Revision>, LibraryError> {
+        self.workshop.policies.uploaded(digest)
+    }
+
+    /// From now on there are uploaded components.
+    pub fn set_library(&mut self, library: Arc<Library>) {
+        self.workshop.policies.set_library(library);
     }
 }
 
