@@ -33,3 +33,6 @@ mod self_pair;
 mod shares;
 mod tidy;
 mod trials;
+mod uploads;
+mod uploads_hidden;
+mod uploads_life;

@@ -6,6 +6,7 @@
 //! are chosen in `error` alone.
 
 mod access;
+mod audit;
 mod body;
 mod draw;
 mod envelope;
@@ -17,6 +18,7 @@ mod keys;
 mod listen;
 mod models;
 mod parse;
+mod policies;
 mod prepare;
 mod random;
 mod report;
@@ -124,6 +126,9 @@ pub fn router(app: App) -> Router {
         .route("/admin/tenants/{name}/keys", get(keys::list).post(keys::make))
         .route("/admin/tenants/{name}/keys/{id}", delete(keys::revoke))
         .route("/admin/tenants/{name}/keys/{id}/rotate", post(keys::rotate))
+        .route("/admin/audit", get(audit::entries))
+        .route("/admin/audit/verify", get(audit::verify))
+        .merge(policies::routes())
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::guard))

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::error::ApiError;
+use super::prepare::no_model;
 use crate::access::Caller;
+use crate::config::OWN;
 use crate::runtime::Route;
 
 /// `GET /v1/models`
 pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let catalog = app.runtime.catalog();
     let routes = caller.all(&catalog);
-    let models: Vec<Value> = routes.map(|route| model(route, app.started)).collect();
+    let models: Vec<Value> = routes.map(|route| model(route, &caller, app.started)).collect();
     Json(json!({"object": "list", "data": models}))
 }
 
@@ -32,16 +34,17 @@ pub(super) async fn retrieve(
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
     let catalog = app.runtime.catalog();
-    let route = caller.find(&catalog, &id).ok_or_else(|| ApiError::no_model(&id))?;
-    Ok(Json(model(route, app.started)))
+    let route = caller.find(&catalog, &id).ok_or_else(|| no_model(&caller, &catalog, &id))?;
+    Ok(Json(model(route, &caller, app.started)))
 }
 
-fn model(route: &Route, created: u64) -> Value {
+fn model(route: &Route, caller: &Caller, created: u64) -> Value {
+    let owner = if route.name.starts_with(OWN) { caller.owner() } else { "tokenrouter" };
     json!({
         "id": route.name,
         "object": "model",
         "created": created,
-        "owned_by": "tokenrouter",
+        "owned_by": owner,
         "context": route.context,
         "route": {
             "models": route.model_names,
