@@ -165,6 +165,26 @@ fn with_key(mut request: Request<Full<Bytes>>, key: Option<&str>) -> Request<Ful
     request
 }
 
+/// `PUT path` with the parts of a form.
+pub(crate) async fn form(
+    address: SocketAddr,
+    key: Option<&str>,
+    path: &str,
+    parts: &[(&str, &[u8])],
+) -> Reply {
+    const BOUNDARY: &str = "a-boundary-of-tests";
+    let mut body = Vec::new();
+    for (name, bytes) in parts {
+        let head = format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
+        body.extend_from_slice(&[head.as_bytes(), bytes, b"\r\n"].concat());
+    }
+    body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+    let mut request = with_key(request("PUT", path, body), key);
+    let kind = format!("multipart/form-data; boundary={BOUNDARY}").parse().expect("a header's value");
+    request.headers_mut().insert("content-type", kind);
+    Reply::read(send(address, request).await).await
+}
+
 pub(crate) async fn post(address: SocketAddr, path: &str, body: impl Into<Vec<u8>>) -> Reply {
     Reply::read(send(address, request("POST", path, body)).await).await
 }

@@ -6,4 +6,4 @@ mod client;
 mod server;
 
 pub use client::{Events, Reply, connect};
-pub use server::Server;
+pub use server::{Server, binary};

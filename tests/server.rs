@@ -1,7 +1,7 @@
 //! A server in this process, on threads of its own.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Events, Reply, ask, get, post, post_with};
+use crate::client::{Events, Reply, ask, form, get, post, post_with};
 
 /// A running server. Dropping it shuts it down and waits for its end.
 pub struct Server {
@@ -48,7 +48,8 @@ impl Server {
     /// If it cannot start.
     #[must_use]
     pub fn start_with(config: &str, change: impl FnOnce(&mut HttpSettings)) -> Self {
-        let config = Config::parse(config, Path::new("")).expect("a valid configuration");
+        let mut config = Config::parse(config, Path::new("")).expect("a valid configuration");
+        config.uploads.program = Some(binary());
         let mut settings = HttpSettings::new(&config);
         change(&mut settings);
         let shutdown = CancellationToken::new();
@@ -113,6 +114,17 @@ impl Server {
         ask(self.address, key, (method, path), body).await
     }
 
+    /// Uploads a component with its manifest.
+    pub async fn upload(&self, key: Option<&str>, name: &str, component: &[u8], manifest: &str) -> Reply {
+        let parts: [(&str, &[u8]); 2] = [("manifest", manifest.as_bytes()), ("component", component)];
+        self.put_form(key, &format!("/v1/policies/{name}"), &parts).await
+    }
+
+    /// `PUT path` with the parts of a form.
+    pub async fn put_form(&self, key: Option<&str>, path: &str, parts: &[(&str, &[u8])]) -> Reply {
+        form(self.address, key, path, parts).await
+    }
+
     /// `POST path` with any body.
     pub async fn post_raw(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
         post(self.address, path, body).await
@@ -135,6 +147,18 @@ impl Server {
         body["stream"] = Value::Bool(true);
         Events::open(self.address, key, path, &body).await
     }
+}
+
+/// The program `tokenrouter`, which is built beside the tests by whoever builds the whole workspace.
+///
+/// # Panics
+/// If this is no executable of the workspace.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    // target/PROFILE/deps/all-0123 and target/PROFILE/tokenrouter
+    let profile = test.parent().and_then(Path::parent).expect("it is in target/");
+    profile.join("tokenrouter")
 }
 
 impl Drop for Server {

@@ -55,7 +55,7 @@ fn guarded() -> (Server, Clock) {
 }
 
 /// Status, body and headers, without what differs by request or moment.
-fn shape(reply: &Reply) -> (u16, String, Vec<(String, String)>) {
+pub(crate) fn shape(reply: &Reply) -> (u16, String, Vec<(String, String)>) {
     let moment = ["date", "x-request-id", "content-length"];
     let headers = reply.headers.iter().filter(|(name, _)| !moment.contains(&name.as_str()));
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned()));

@@ -35,3 +35,6 @@ mod shares;
 mod tenant_shares;
 mod tidy;
 mod trials;
+mod uploads;
+mod uploads_hidden;
+mod uploads_life;

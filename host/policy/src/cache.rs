@@ -38,6 +38,11 @@ impl Cache {
         Ok(cache)
     }
 
+    /// Where it is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The compiled form of these bytes, if it is there and whole.
     pub(crate) fn read(&self, component: Digest) -> Option<Vec<u8>> {
         let path = self.path(component);

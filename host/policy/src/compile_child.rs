@@ -21,15 +21,31 @@ use crate::wasm::compile_for_elsewhere;
 /// What compiling one component may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildLimits {
-    /// Seconds, on the clock and of the processor. Default 60.
+    /// Seconds of the processor; on the clock five times as many, as a child gives way to all others. Default 60.
     pub seconds: u32,
     /// Address space, in bytes. Default 1 GiB; the largest JavaScript runtime takes 0.3.
     pub memory_bytes: u64,
+    /// The executable that is started, which must call [`main`] as said there. Default: that of this process.
+    pub program: Option<PathBuf>,
 }
 
 impl Default for ChildLimits {
     fn default() -> Self {
-        Self { seconds: 60, memory_bytes: 1 << 30 }
+        Self { seconds: 60, memory_bytes: 1 << 30, program: None }
+    }
+}
+
+impl ChildLimits {
+    /// The executable to be started, even if its file was replaced meanwhile.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn executable(&self) -> io::Result<PathBuf> {
+        match &self.program {
+            Some(program) => Ok(program.clone()),
+            None if cfg!(target_os = "linux") => Ok(PathBuf::from("/proc/self/exe")),
+            None => std::env::current_exe(),
+        }
     }
 }
 
@@ -53,6 +69,20 @@ pub fn main() -> ExitCode {
 
 /// Takes from this process what it is not given.
 fn bounded() -> Result<(), String> {
+    bound_as_told(Resource::As)
+}
+
+/// The same for a child that runs what was compiled. Address space cannot be its bound, as sandboxes reserve it without
+/// using it; what it writes to can.
+///
+/// # Errors
+/// Which bound cannot be had.
+pub fn bound_to_data() -> Result<(), String> {
+    bound_as_told(Resource::Data)
+}
+
+/// By the arguments that [`ask`] gives.
+fn bound_as_told(memory: Resource) -> Result<(), String> {
     let mut arguments = std::env::args().skip(2).map(|argument| argument.parse::<u64>());
     let (Some(Ok(seconds)), Some(Ok(bytes))) = (arguments.next(), arguments.next()) else {
         return Err("this process is started by the server only".to_owned());
@@ -63,7 +93,7 @@ fn bounded() -> Result<(), String> {
     };
     bound(Resource::Core, 0)?;
     bound(Resource::Cpu, seconds)?;
-    bound(Resource::As, bytes)?;
+    bound(memory, bytes)?;
     nice(NICE).map(drop).map_err(|error| format!("giving way to the server: {error}"))
 }
 
@@ -77,8 +107,17 @@ fn answer() -> Result<(), String> {
 
 /// Machine code of a component, made by a child.
 pub(crate) fn compile(component: &[u8], limits: &ChildLimits) -> Result<Vec<u8>, PolicyError> {
+    ask(ARGUMENT, component, limits)
+}
+
+/// What a child with this first argument answers to this input, within limits.
+///
+/// # Errors
+/// [`PolicyError::CompileBounds`] when it takes too much, [`PolicyError::Compile`] with its complaint, or
+/// [`PolicyError::CompileProcess`].
+pub fn ask(argument: &str, component: &[u8], limits: &ChildLimits) -> Result<Vec<u8>, PolicyError> {
     let failed = |source| PolicyError::CompileProcess { source };
-    let mut child = spawn(limits).map_err(failed)?;
+    let mut child = spawn(argument, limits).map_err(failed)?;
     let (mut input, output, complaint) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (outcome, artifact, complaint) = thread::scope(|scope| {
         // A child that has complained reads no further: that writing fails tells nothing.
@@ -97,7 +136,7 @@ pub(crate) fn compile(component: &[u8], limits: &ChildLimits) -> Result<Vec<u8>,
 type Outcome = io::Result<Option<ExitStatus>>;
 
 fn wait(child: &mut Child, artifact: &Receiver<Vec<u8>>, limits: &ChildLimits) -> (Outcome, Vec<u8>) {
-    let patience = Duration::from_secs(limits.seconds.into());
+    let patience = Duration::from_secs(u64::from(limits.seconds) * CLOCK);
     match artifact.recv_timeout(patience) {
         Err(RecvTimeoutError::Timeout) => {
             let ended = child.kill().and_then(|()| child.wait()).map(|_| None);
@@ -108,9 +147,9 @@ fn wait(child: &mut Child, artifact: &Receiver<Vec<u8>>, limits: &ChildLimits) -
     }
 }
 
-fn spawn(limits: &ChildLimits) -> io::Result<Child> {
-    Command::new(executable()?)
-        .arg(ARGUMENT)
+fn spawn(argument: &str, limits: &ChildLimits) -> io::Result<Child> {
+    Command::new(limits.executable()?)
+        .arg(argument)
         .args([u64::from(limits.seconds).to_string(), limits.memory_bytes.to_string()])
         // It needs nothing of what the server knows.
         .env_clear()
@@ -119,11 +158,6 @@ fn spawn(limits: &ChildLimits) -> io::Result<Child> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-}
-
-/// This executable, even if its file was replaced meanwhile.
-fn executable() -> io::Result<PathBuf> {
-    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
 fn read(from: Option<impl Read>, most: u64) -> Vec<u8> {
@@ -160,6 +194,8 @@ fn judge(
     Err(PolicyError::CompileBounds { why })
 }
 
+/// Seconds on the clock for each of the processor.
+const CLOCK: u64 = 5;
 const REFUSED: u8 = 65;
 const NICE: i32 = 10;
 const SIGKILL: i32 = 9;

@@ -54,13 +54,13 @@ pub enum PolicyError {
         source: wasmtime::Error,
     },
     /// The process that compiles an upload was stopped.
-    #[error("compiling a policy in a process of its own: {why}")]
+    #[error("compiling or trying a policy in a process of its own: {why}")]
     CompileBounds {
         /// The bound that it ran into.
         why: String,
     },
     /// The process that compiles an upload cannot be had.
-    #[error("compiling a policy in a process of its own")]
+    #[error("compiling or trying a policy in a process of its own")]
     CompileProcess {
         /// What the system says.
         #[source]

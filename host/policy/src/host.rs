@@ -27,9 +27,6 @@ pub struct PolicyHost {
     idle: Arc<Slots>,
     /// One component is loaded at a time: compiling uses every core, and rehearsals have a single place in the pool.
     loading: Mutex<()>,
-    /// One process compiles at a time.
-    #[cfg(unix)]
-    child: Mutex<()>,
 }
 
 /// How many components were compiled, and how many were found in the cache.
@@ -54,8 +51,6 @@ impl PolicyHost {
             #[cfg(unix)]
             cache: None,
             loading: Mutex::new(()),
-            #[cfg(unix)]
-            child: Mutex::new(()),
         })
     }
 
@@ -84,7 +79,7 @@ impl PolicyHost {
     }
 
     /// The same for bytes from someone who is not trusted with this process's time and memory: they are compiled in a
-    /// child process, one at a time. The executable of this process must call
+    /// child process. How many there are at a time is the caller's affair, so that nobody waits for another's bomb. The executable of this process must call
     /// [`compile_child::main`] when its first argument is [`compile_child::ARGUMENT`].
     ///
     /// # Errors
@@ -95,16 +90,20 @@ impl PolicyHost {
         component: &[u8],
         limits: &ChildLimits,
     ) -> Result<Arc<Revision>, PolicyError> {
-        self.load_by(component, || {
-            let _turn = turn(&self.child);
-            self.runtime.adopt(&compile_child::compile(component, limits)?)
-        })
+        self.load_by(component, || self.runtime.adopt(&compile_child::compile(component, limits)?))
     }
 
     /// The limits that policies run under.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.runtime.limits
+    }
+
+    /// Where compiled components are kept, if anywhere.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn cache_directory(&self) -> Option<&Path> {
+        self.cache.as_ref().map(Cache::directory)
     }
 
     /// How components were had so far.

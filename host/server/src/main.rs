@@ -13,6 +13,11 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == policy::compile_child::ARGUMENT) {
         return policy::compile_child::main();
     }
+    // And another tries them.
+    #[cfg(unix)]
+    if std::env::args_os().nth(1).is_some_and(|first| first == tokenrouter::trial::child::ARGUMENT) {
+        return tokenrouter::trial::child::main();
+    }
     match Cli::parse().perform() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use redb::{ReadTransaction, ReadableTable as _, Table};
+use redb::{ReadTransaction, ReadableTable, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Why;
@@ -83,10 +83,7 @@ pub(crate) fn append(
     why: Why<'_>,
     effect: Effect<'_>,
 ) -> Result<(), StoreError> {
-    let head = match log.last()? {
-        Some((sequence, bytes)) => Anchor { sequence: sequence.value(), digest: Digest::of(bytes.value()) },
-        None => EMPTY,
-    };
+    let head = last(log)?;
     let entry = Entry {
         sequence: head.sequence + 1,
         previous: head.digest,
@@ -102,6 +99,18 @@ pub(crate) fn append(
     let bytes = serde_json::to_vec(&entry).expect("an entry has only texts and numbers");
     log.insert(entry.sequence, bytes.as_slice())?;
     Ok(())
+}
+
+/// The last entry of all.
+pub(crate) fn head(transaction: &ReadTransaction) -> Result<Anchor, StoreError> {
+    last(&transaction.open_table(AUDIT)?)
+}
+
+fn last(log: &impl ReadableTable<u64, &'static [u8]>) -> Result<Anchor, StoreError> {
+    Ok(match log.last()? {
+        Some((sequence, bytes)) => Anchor { sequence: sequence.value(), digest: Digest::of(bytes.value()) },
+        None => EMPTY,
+    })
 }
 
 /// Entries from a number on, at most so many.

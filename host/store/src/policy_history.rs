@@ -3,12 +3,14 @@
 //! Pure: what becomes of a history is returned, and the caller puts it into the store. The audit log tells everything that
 //! ever happened; a history only what is still of use.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
 /// The record of a named policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyHistory {
     /// The tenant whose policy it is; none: the operator's.
@@ -20,7 +22,7 @@ pub struct PolicyHistory {
 }
 
 /// A revision that is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Uploaded {
     /// Digest of the component's bytes.
@@ -29,6 +31,25 @@ pub struct Uploaded {
     pub at_unix_ms: u64,
     /// The key's id.
     pub by: String,
+    /// Size of the component.
+    pub bytes: u64,
+    /// What the component calls itself.
+    pub policy: String,
+    /// What it says of itself, one line.
+    pub doc: String,
+    /// Where and how it is to serve.
+    pub manifest: Manifest,
+}
+
+/// What was uploaded beside a component.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The route that it serves like: models, fallback and promises are this one's.
+    pub route: String,
+    /// Settings that are not at their defaults.
+    #[serde(default)]
+    pub settings: BTreeMap<String, f64>,
 }
 
 /// A revision that serves, or served.
@@ -64,13 +85,14 @@ pub enum HistoryError {
 }
 
 impl PolicyHistory {
-    /// A revision was uploaded. One that is there already stays as it is.
+    /// A revision was uploaded. One that is there already takes the new manifest and stays as it is otherwise.
     ///
     /// # Errors
     /// [`HistoryError::Full`].
     pub fn upload(&self, uploaded: Uploaded) -> Result<Self, HistoryError> {
         let mut next = self.clone();
-        if self.has(uploaded.digest) {
+        if let Some(there) = next.revisions.iter_mut().find(|there| there.digest == uploaded.digest) {
+            there.manifest = uploaded.manifest;
             return Ok(next);
         }
         if self.revisions.len() >= REVISIONS_MAX {
@@ -121,10 +143,31 @@ impl PolicyHistory {
         Ok(next)
     }
 
+    /// Gives up the oldest revisions, so that at most so many are left; returns how many went. The one that serves stays.
+    /// A roll back then leads past those that went.
+    #[must_use]
+    pub fn keep(&self, most: usize) -> (Self, usize) {
+        let (mut next, serving) = (self.clone(), self.serving());
+        let over = next.revisions.len().saturating_sub(most.max(1));
+        let idle =
+            next.revisions.iter().map(|uploaded| uploaded.digest).filter(|idle| Some(*idle) != serving);
+        let going: BTreeSet<Digest> = idle.take(over).collect();
+        next.revisions.retain(|uploaded| !going.contains(&uploaded.digest));
+        next.active.retain(|activation| !going.contains(&activation.digest));
+        next.active.dedup_by_key(|activation| activation.digest);
+        (next, going.len())
+    }
+
     /// The revision that serves.
     #[must_use]
     pub fn serving(&self) -> Option<Digest> {
         self.active.last().map(|activation| activation.digest)
+    }
+
+    /// A revision that was uploaded and is still there.
+    #[must_use]
+    pub fn revision(&self, digest: Digest) -> Option<&Uploaded> {
+        self.revisions.iter().find(|uploaded| uploaded.digest == digest)
     }
 
     /// Whether a revision was uploaded and is still there.
@@ -148,7 +191,16 @@ mod tests {
     }
 
     fn uploaded(of: u8) -> Uploaded {
-        Uploaded { digest: digest(of), at_unix_ms: 1, by: "k".to_owned() }
+        let (by, policy, doc) = ("k".to_owned(), "p".to_owned(), "d".to_owned());
+        Uploaded {
+            digest: digest(of),
+            at_unix_ms: 1,
+            by,
+            bytes: 1,
+            policy,
+            doc,
+            manifest: Manifest::default(),
+        }
     }
 
     fn activation(of: u8) -> Activation {
@@ -177,6 +229,28 @@ mod tests {
         let back = three().roll_back().unwrap();
         assert!(!back.remove(digest(3)).unwrap().has(digest(3)));
         assert_eq!(back.upload(uploaded(3)).unwrap(), back, "the same bytes again change nothing");
+    }
+
+    #[test]
+    fn the_oldest_go_and_what_serves_stays() {
+        let back = three().roll_back().unwrap().roll_back().unwrap();
+        let (kept, gone) = back.keep(2);
+        assert_eq!((kept.serving(), gone), (Some(digest(1)), 1));
+        assert!(kept.has(digest(1)) && !kept.has(digest(2)) && kept.has(digest(3)));
+        let again = three().activate(activation(1)).unwrap().activate(activation(3)).unwrap();
+        let (kept, gone) = again.keep(2);
+        assert_eq!((kept.serving(), gone), (Some(digest(3)), 1));
+        assert_eq!(kept.roll_back().unwrap().serving(), Some(digest(2)), "past what went");
+        assert_eq!(three().keep(0).0.revisions.len(), 1, "what serves is one");
+    }
+
+    #[test]
+    fn the_same_bytes_again_bring_their_manifest() {
+        let manifest = Manifest { route: "pair".to_owned(), ..Manifest::default() };
+        let again =
+            three().upload(Uploaded { manifest: manifest.clone(), at_unix_ms: 9, ..uploaded(2) }).unwrap();
+        let revision = again.revision(digest(2)).unwrap();
+        assert_eq!((&revision.manifest, revision.at_unix_ms, again.revisions.len()), (&manifest, 1, 3));
     }
 
     #[test]

@@ -182,6 +182,14 @@ impl Store {
         audit::read(&self.database.begin_read()?, from, most)
     }
 
+    /// The last entry of the audit log, to be noted elsewhere; number 0 and zeros for an empty log.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn audit_head(&self) -> Result<Anchor, StoreError> {
+        audit::head(&self.database.begin_read()?)
+    }
+
     /// Whether the audit log holds together, holds the anchor, and says what the records are, and whether the bytes of
     /// every policy's revisions are there.
     ///

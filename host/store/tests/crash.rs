@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use store::policy_history::{Activation, PolicyHistory, Uploaded};
+use store::policy_history::{Activation, Manifest, PolicyHistory, Uploaded};
 use store::{Area, Kind, Store, StoreError, Why};
 
 fn main() {
@@ -116,7 +116,9 @@ fn change(store: &Store, step: u64) -> Result<(), StoreError> {
         if let Some(digest) = blob {
             let (at_unix_ms, by) = (step, "child".to_owned());
             let activation = Activation { digest, at_unix_ms, by: by.clone(), reason: String::new() };
-            let revisions = vec![Uploaded { digest, at_unix_ms, by }];
+            let (policy, doc) = (String::new(), String::new());
+            let manifest = Manifest::default();
+            let revisions = vec![Uploaded { digest, at_unix_ms, by, bytes: 8000, policy, doc, manifest }];
             change.put(
                 Kind::Policy,
                 "p",

@@ -55,6 +55,12 @@ impl Member {
         }
     }
 
+    /// Whether it may see a route, served or not.
+    pub(super) fn sees(&self, catalog: &Catalog, route: &str) -> bool {
+        self.table.route(&catalog.routes, route).is_some()
+            || self.table.route(&catalog.broken, route).is_some()
+    }
+
     pub(super) fn reserve(&self, tokens: usize) -> Result<Bill, Refused> {
         let ask = tenant::Ask { journeys: 1, tokens: tokens as u64 };
         let reservation = self.ledger().reserve(ask, self.clock.elapsed())?;

@@ -18,6 +18,8 @@ use tenant::{Denied, KeyId, KeyRecord, Keyring, Refused, Scope, Table};
 
 pub use clock::Clock;
 
+use crate::config::OWN;
+use crate::control::policies::OPEN;
 use crate::http::secret;
 use crate::runtime::{Ask, Bill, Catalog, Route};
 use member::Member;
@@ -238,18 +240,63 @@ impl Caller {
         self.member.as_deref().map_or_else(|| self.identity.into(), Member::behalf)
     }
 
+    /// Whose policies `own/NAME` are.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.tenant().unwrap_or(OPEN)
+    }
+
+    /// Another tenant as whoever runs the server acts for it; none if there is no such tenant for the caller.
+    #[must_use]
+    pub fn acting_for(&self, access: &Access, tenant: &str) -> Option<Self> {
+        if tenant == self.owner() {
+            return Some(self.clone());
+        }
+        let keys = access.keys.load();
+        let members = keys.as_deref().filter(|_| self.is_operator()).map(|keys| &keys.members)?;
+        let member = Arc::clone(members.get(tenant)?);
+        Some(Self { identity: member.identity(), member: Some(member), ..self.clone() })
+    }
+
     /// The model or route of this name. Hidden and absent are one answer.
     #[must_use]
     pub fn find<'a>(&self, catalog: &'a Catalog, name: &str) -> Option<&'a Arc<Route>> {
+        if let Some(own) = name.strip_prefix(OWN) {
+            let own = catalog.own(self.owner(), own)?;
+            return own.served.as_ref().ok().filter(|_| self.sees(catalog, &own.uploaded.like));
+        }
         match &self.member {
             None => catalog.routes.get(name),
             Some(member) => member.find(catalog, name),
         }
     }
 
-    /// All that it may see, by name.
+    /// All that it may see, by name, its own policies last.
     pub fn all<'a>(&self, catalog: &'a Catalog) -> impl Iterator<Item = &'a Arc<Route>> {
-        catalog.routes.keys().filter_map(|name| self.find(catalog, name))
+        let own = catalog.own.get(self.owner()).into_iter().flat_map(BTreeMap::keys);
+        let own = own.filter_map(|name| self.find(catalog, &format!("{OWN}{name}")));
+        catalog.routes.keys().filter_map(|name| self.find(catalog, name)).chain(own)
+    }
+
+    /// Why what has this name cannot be served for now; none if nothing has it that the caller may see.
+    #[must_use]
+    pub fn broken(&self, catalog: &Catalog, name: &str) -> Option<String> {
+        if let Some(own) = name.strip_prefix(OWN) {
+            let own = catalog.own(self.owner(), own)?;
+            let gone = || format!("there is no route {:?}", own.uploaded.like);
+            return Some(own.served.as_ref().err().cloned().unwrap_or_else(gone));
+        }
+        let broken = catalog.broken.get(name).filter(|_| self.sees(catalog, name))?;
+        Some(broken.why.clone())
+    }
+
+    /// Whether it may see a route, served or not.
+    #[must_use]
+    pub fn sees(&self, catalog: &Catalog, route: &str) -> bool {
+        match &self.member {
+            None => catalog.routes.contains_key(route) || catalog.broken.contains_key(route),
+            Some(member) => member.sees(catalog, route),
+        }
     }
 
     /// Holds the most that a request can use, until its bill is told what it did use.

@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use engine::EngineError;
 use policy::PolicyError;
 
-use super::remote::RemoteError;
-
 use crate::bench::decode::DecodeError;
 use crate::bench::policy::GuestError;
 use crate::bench::quality::{BenchError, QuestionsError};
@@ -68,9 +66,6 @@ pub enum CliError {
     /// The experiments cannot be put in force.
     #[error(transparent)]
     Experiments(Box<ExperimentError>),
-    /// A running server did not do what it was asked.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
     /// A file that should hold an experiment.
     #[error("{} is no TOML", .file.display())]
     Definition {
@@ -78,6 +73,50 @@ pub enum CliError {
         file: PathBuf,
         /// Why.
         source: Box<toml::de::Error>,
+    },
+    /// A server cannot be asked.
+    #[error("cannot ask {url}; is the server running there? --server names another")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// Why.
+        source: Box<ureq::Error>,
+    },
+    /// A server said no.
+    #[error("the server refused: {message} ({status}{code})")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+        /// The code of its error, after a comma.
+        code: String,
+    },
+    /// The store of a data directory.
+    #[error("{}", .folder.display())]
+    Store {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<store::StoreError>,
+    },
+    /// Another process has the data directory.
+    #[error("{} is in use, probably by a running server; ask that one with --server URL, or stop it first", .folder.display())]
+    StoreInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder is no data directory.
+    #[error("{} holds no state.redb; give the folder that the server was started with as --data-dir", .folder.display())]
+    NoStore {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file of a key is none.
+    #[error("{} holds no key as `tokenrouter policy keygen` writes it", .file.display())]
+    SigningKey {
+        /// The file.
+        file: PathBuf,
     },
     /// The operating system does not report signals.
     #[error("cannot wait for signals")]

@@ -2,6 +2,7 @@
 //!
 //! Commands parse nothing themselves and decide no exit code: they return a [`CliError`], and `main.rs` shows it.
 
+mod audit;
 mod bench;
 mod config;
 mod doctor;
@@ -21,7 +22,6 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 pub use error::CliError;
-pub use remote::RemoteError;
 
 use crate::config::Config;
 use crate::runtime::Runtime;
@@ -76,6 +76,9 @@ enum Command {
     /// Begin, watch and end experiments on the routes of a running server.
     #[command(subcommand)]
     Experiment(experiment::Experiment),
+    /// Look at the log of all changes, and check that nothing in it was changed.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Find out whether everything works on this machine.
     Doctor(doctor::Args),
 }
@@ -108,6 +111,7 @@ impl Cli {
             Command::Config(config::Command::Diff(args)) => config::diff(&args, &terminal),
             Command::Key(key::Key::New(args)) => key::new(&args, &terminal),
             Command::Experiment(command) => experiment::experiment(&command, &terminal),
+            Command::Audit(command) => audit::audit(&command, &terminal),
             Command::Doctor(args) => on_threads(doctor::doctor(args, &terminal)),
         }
     }

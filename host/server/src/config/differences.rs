@@ -39,6 +39,7 @@ impl Difference {
         match path.as_slice() {
             ["server", key] => ["body_bytes_max", "memory_check"].contains(key),
             ["sandbox", key] => *key != "lane_threads",
+            ["uploads", key] => !key.starts_with("compile_"),
             ["tenants"] => false,
             _ => true,
         }

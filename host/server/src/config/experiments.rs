@@ -39,21 +39,23 @@ pub(super) fn check(
                 format!("the experiment {:?} is on it already; give it a route of its own", other.name);
             return Err(ConfigError::value(key("route"), problem));
         }
-        definition
-            .arms
-            .iter_mut()
-            .chain(&mut definition.shadows)
-            .for_each(|arm| arm.policy = arm.policy.take().map(|text| in_folder(text, folder)));
+        for arm in definition.arms.iter_mut().chain(&mut definition.shadows) {
+            let Some(text) = arm.policy.take() else { continue };
+            let policy = in_folder(text, folder);
+            arm.policy = Some(policy.map_err(|problem| {
+                ConfigError::value(format!("experiments.{name:?}.arms.{}.policy", arm.name), problem)
+            })?);
+        }
         checked.insert(name, definition);
     }
     Ok(checked)
 }
 
 /// A policy's file is relative to the configuration's folder, wherever the experiment is kept.
-fn in_folder(text: String, folder: &Path) -> String {
-    match PolicySource::parse(&text, folder) {
-        PolicySource::File(path) => path.display().to_string(),
-        PolicySource::Builtin(_) => text,
+fn in_folder(text: String, folder: &Path) -> Result<String, String> {
+    match PolicySource::parse(&text, folder)? {
+        PolicySource::File(path) => Ok(path.display().to_string()),
+        PolicySource::Builtin(_) | PolicySource::Uploaded { .. } => Ok(text),
     }
 }
 

@@ -13,12 +13,15 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod uploads;
 
 pub use differences::Difference;
 pub use error::ConfigError;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
+pub use tables::{OWN, UPLOADED};
 pub use tree::{Config, HeadSource, Isolation, Model, Overrides, PolicySource, Route, Sandbox, Server};
+pub use uploads::{COMPONENT_BYTES_MAX, PublicKey, Uploads};
 
 /// The configuration used when none is given, as text.
 pub const EMBEDDED: &str = include_str!("../../../../examples/configs/embedded.toml");

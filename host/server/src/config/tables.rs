@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::tree::count;
-use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim};
+use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim, Uploads};
 use crate::models::ModelSource;
 
 /// The file as written.
@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) server: Server,
     #[serde(default)]
     pub(super) sandbox: Sandbox,
+    #[serde(default)]
+    pub(super) uploads: Uploads,
     #[serde(default)]
     pub(super) scheduler: Scheduling,
     #[serde(default)]
@@ -126,7 +128,8 @@ impl RouteTable {
             })
         };
         let fallback = self.fallback.as_ref().map(role).transpose()?;
-        let policy = PolicySource::parse(&self.policy, folder);
+        let policy = PolicySource::parse(&self.policy, folder)
+            .map_err(|problem| ConfigError::value(key("policy"), problem))?;
         let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
         Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
     }
@@ -139,8 +142,13 @@ fn check_device(model: &str, device: &str) -> Result<engine::Device, ConfigError
     parsed.check_built().map_err(|error| refused(error.to_string()))
 }
 
-/// `@` separates a route's name from settings in a request.
+/// `@` separates a route's name from settings in a request, and [`OWN`] begins the names of uploaded policies.
 pub(super) fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
+    if name.starts_with(OWN) {
+        let problem =
+            format!("the name {name:?} begins with {OWN:?}, as what tenants upload; choose another");
+        return Err(ConfigError::value(table, problem));
+    }
     if name.is_empty() || name.contains('@') || name.chars().any(char::is_control) {
         return Err(ConfigError::value(
             table,
@@ -149,6 +157,12 @@ pub(super) fn check_name(table: &str, name: &str) -> Result<(), ConfigError> {
     }
     Ok(())
 }
+
+/// How the name of a tenant's own policy begins in `model`.
+pub const OWN: &str = "own/";
+
+/// How `policy` begins where it names what a tenant uploaded.
+pub const UPLOADED: &str = "uploaded:";
 
 /// Nobody computes with more; a mistyped number must not start them.
 const THREADS_MAX: usize = 1024;

@@ -19,6 +19,7 @@ fn the_embedded_configuration_shows_the_defaults() {
     let bare = Config::parse(bare, Path::new("")).expect("valid");
     assert_eq!(format!("{:?}", shown.server), format!("{:?}", bare.server));
     assert_eq!(format!("{:?}", shown.sandbox), format!("{:?}", bare.sandbox));
+    assert_eq!(format!("{:?}", shown.uploads), format!("{:?}", bare.uploads));
     assert_eq!(format!("{:?}", shown.models["small"]), format!("{:?}", bare.models["small"]));
     assert_eq!(shown.routes["pair/pinned"].settings["role"], 1.0);
 }
@@ -51,6 +52,25 @@ fn names_cannot_collide_or_hold_the_separator() {
     );
     assert!(problem("[models.\"a@b\"]\nfiles = \"x\"").contains("contains '@'"));
     assert!(problem("").contains("no model is given"));
+    let own = problem(&format!("{PAIR}[routes.\"own/x\"]\nmodels = [\"a\"]\npolicy = \"p\""));
+    assert!(own.contains("begins with \"own/\""), "{own}");
+}
+
+#[test]
+fn what_tenants_may_upload_is_bounded() {
+    let uploads = |more: &str| format!("{PAIR}[uploads]\n{more}");
+    assert!(problem(&uploads("bytes_max = 33554433")).contains("uploads.bytes_max: 33554433 is too much"));
+    assert!(problem(&uploads("revisions_max = 1")).contains("uploads.revisions_max: 1 leaves no way back"));
+    assert!(problem(&uploads("revisions_max = 101")).contains("at most 100"));
+    assert!(problem(&uploads("allow = [\"ab\"]")).contains("not 64 lower-case hexadecimal digits"));
+    assert!(problem(&uploads("keys = [\"ab\"]")).contains("not 64 lower-case hexadecimal digits"));
+    let follows = |policy: &str| format!("{PAIR}[routes.r]\nmodels = [\"a\"]\npolicy = {policy:?}");
+    let config = Config::parse(&follows("uploaded:a/b/c"), Path::new("")).expect("valid");
+    let (tenant, name) = ("a/b".to_owned(), "c".to_owned());
+    assert_eq!(config.routes["r"].policy, PolicySource::Uploaded { tenant, name });
+    assert!(
+        problem(&follows("uploaded:b")).contains("routes.\"r\".policy: \"uploaded:b\" is not of the form")
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use experiment::Definition;
 use scheduler::conductor::Bounds;
 use serde::{Deserialize, Serialize};
 
-use super::tables::File;
-use super::{ConfigError, Scheduling, Sim};
+use super::tables::{File, UPLOADED};
+use super::{ConfigError, Scheduling, Sim, Uploads};
 use crate::models::ModelSource;
 
 /// Everything the server needs to start.
@@ -21,6 +21,8 @@ pub struct Config {
     pub server: Server,
     /// Limits of every policy.
     pub sandbox: Sandbox,
+    /// What tenants may upload.
+    pub uploads: Uploads,
     /// When models run.
     pub scheduler: Scheduling,
     /// Models by name.
@@ -100,7 +102,8 @@ pub struct Sandbox {
     /// Who shares an instance of a policy, and so its memory: the journeys of one `tenant`, or nobody: one instance per
     /// `journey`. Default `tenant`.
     pub isolation: Isolation,
-    /// Folder for compiled policies, which then start in a millisecond. Nobody else may write in it. Default: none is kept.
+    /// Folder for compiled policies, which then start in a millisecond. Nobody else may write in it. Default: `compiled` in
+    /// `server.data_dir`; without that, none is kept.
     pub cache: Option<PathBuf>,
 }
 
@@ -201,15 +204,33 @@ pub enum PolicySource {
     Builtin(String),
     /// A component file that is reloaded when it changes.
     File(PathBuf),
+    /// `uploaded:TENANT/NAME`: the active revision of what a tenant uploaded.
+    Uploaded {
+        /// The tenant.
+        tenant: String,
+        /// The policy's name.
+        name: String,
+    },
 }
 
 impl PolicySource {
-    /// What a `policy` key says: `builtin:NAME`, or a file relative to this folder.
-    #[must_use]
-    pub fn parse(text: &str, folder: &Path) -> Self {
-        match text.strip_prefix("builtin:") {
-            Some(builtin) => Self::Builtin(builtin.to_owned()),
-            None => Self::File(folder.join(text)),
+    /// What a `policy` key says: `builtin:NAME`, `uploaded:TENANT/NAME`, or a file relative to this folder.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(written: &str, folder: &Path) -> Result<Self, String> {
+        if let Some(builtin) = written.strip_prefix("builtin:") {
+            return Ok(Self::Builtin(builtin.to_owned()));
+        }
+        let Some(uploaded) = written.strip_prefix(UPLOADED) else {
+            return Ok(Self::File(folder.join(written)));
+        };
+        // A tenant's name may have slashes, a policy's has none.
+        match uploaded.rsplit_once('/') {
+            Some((tenant, name)) if !tenant.is_empty() && !name.is_empty() => {
+                Ok(Self::Uploaded { tenant: tenant.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(format!("{written:?} is not of the form {UPLOADED}TENANT/NAME")),
         }
     }
 }
@@ -295,7 +316,8 @@ impl Config {
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
         let mut server = file.server;
         server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
-        Ok(Self { server, sandbox, scheduler, models, routes, experiments, tenants, written })
+        let uploads = file.uploads.check()?;
+        Ok(Self { server, sandbox, uploads, scheduler, models, routes, experiments, tenants, written })
     }
 }
 

@@ -4,6 +4,7 @@
 //! one change at a time, away from the threads that answer requests. Nothing here speaks HTTP.
 
 mod keys;
+pub mod policies;
 mod reload;
 mod watch;
 
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use store::{Store, StoreError};
+use policy::Revision;
+use store::{Digest, Store, StoreError};
 
 pub use keys::{KeyError, Wanted};
 pub use reload::ReloadError;
@@ -20,7 +22,8 @@ pub use watch::{Status, Watch};
 use crate::access::Access;
 use crate::config::Config;
 use crate::experiments::{ExperimentError, Experiments};
-use crate::runtime::Runtime;
+use crate::runtime::{Library, LibraryError, Runtime, StartError};
+use policies::Uploading;
 
 /// The running system and what is kept of it over restarts.
 pub struct Control {
@@ -30,7 +33,11 @@ pub struct Control {
     config: ArcSwap<Config>,
     /// Where it is read from again, if it came from a file.
     watch: OnceLock<Arc<Watch>>,
-    store: Option<Store>,
+    store: Option<Arc<Store>>,
+    /// Uploaded components as revisions; there if the store is.
+    library: Option<Arc<Library>>,
+    /// Uploads that are on their way.
+    uploading: Arc<Uploading>,
     experiments: Experiments,
     /// Held while a change is made, so that what is in force is what was made durable last.
     changing: Mutex<()>,
@@ -49,6 +56,9 @@ pub enum ControlError {
     /// The experiments of the configuration cannot be had.
     #[error(transparent)]
     Experiments(Box<ExperimentError>),
+    /// Policies cannot be run here.
+    #[error(transparent)]
+    Start(#[from] Box<StartError>),
     /// The thread that made the change has ended badly.
     #[error("the server failed at this change; its log says more")]
     Panicked,
@@ -62,17 +72,23 @@ impl Control {
     /// [`ControlError::Store`], e.g. if another server uses the folder; [`ControlError::Experiments`], naming the table that
     /// cannot be had.
     pub fn new(runtime: Arc<Runtime>, config: &Config) -> Result<Self, ControlError> {
+        let store = config.server.data_dir.as_deref().map(Store::open).transpose()?.map(Arc::new);
+        let library = store.as_ref().map(|store| library(&runtime, store, config)).transpose()?;
         let control = Self {
             experiments: Experiments::new(Arc::clone(&runtime)),
             runtime,
             access: Arc::new(Access::new(&config.tenants)),
             config: ArcSwap::from_pointee(config.clone()),
             watch: OnceLock::new(),
-            store: config.server.data_dir.as_deref().map(Store::open).transpose()?,
+            store,
+            library,
+            uploading: Arc::default(),
             changing: Mutex::default(),
         };
         control.access.set(&config.tenants, &control.made_keys()?);
         control.log_start()?;
+        control.restore_policies()?;
+        // After what was uploaded: an arm may be a revision of it.
         let begun = control.experiments.begin(&control, config);
         begun.map_err(|error| ControlError::Experiments(Box::new(error)))?;
         Ok(control)
@@ -113,7 +129,17 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoDataDir`].
     pub fn store(&self) -> Result<&Store, ControlError> {
-        self.store.as_ref().ok_or(ControlError::NoDataDir)
+        self.store.as_deref().ok_or(ControlError::NoDataDir)
+    }
+
+    /// The revision of an uploaded component, by the SHA-256 of its bytes. It may have to be compiled, which delays nobody
+    /// else: to be called before a change, whose [`Draft::revision`](crate::runtime::Draft::revision) then has it at once as
+    /// long as this one is held. Not for async threads.
+    ///
+    /// # Errors
+    /// [`LibraryError`], if nobody uploaded it or it does not load.
+    pub fn revision(&self, digest: Digest) -> Result<Arc<Revision>, LibraryError> {
+        self.library.as_ref().ok_or(LibraryError::NoStore(digest))?.revision(digest)
     }
 
     /// Makes a change, alone, on a thread where it may wait for the disk and for compilers. Once begun it is made, whether or
@@ -145,4 +171,15 @@ impl Control {
         let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// What was uploaded, for all who make routes.
+fn library(runtime: &Runtime, store: &Arc<Store>, config: &Config) -> Result<Arc<Library>, Box<StartError>> {
+    let made: Result<_, StartError> = runtime.change(|draft| {
+        let (store, host) = (Arc::clone(store), draft.policy_host()?);
+        let library = Arc::new(Library::new(store, host, config.uploads.child_limits()));
+        draft.set_library(Arc::clone(&library));
+        Ok(library)
+    });
+    made.map_err(Box::new)
 }

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use experiment::definition::Arm;
 use experiment::lifecycle::Described;
 use experiment::{Action, Definition, Experiment, guardrail};
+use policy::Revision;
 use store::{Area, Kind, Store, StoreError, Why};
 
 use super::book::{Book, Saved};
@@ -221,6 +223,8 @@ impl Experiments {
                 return Err(ExperimentError::Busy { route: definition.route.clone(), other: other.clone() });
             }
         }
+        // Compiled before the change, which others would wait for.
+        let _held = revisions(control, definition)?;
         self.runtime.change(|draft| {
             let stays = kept.is_in_force().then_some(kept.experiment.definition.route.as_str());
             // Where it stays on its route, arms that are written as they were stay what they are.
@@ -293,6 +297,21 @@ impl Entry {
     fn route(&self) -> &str {
         &self.kept.experiment.definition.route
     }
+}
+
+/// The uploaded revisions that arms name.
+fn revisions(control: &Control, definition: &Definition) -> Result<Vec<Arc<Revision>>, SplitError> {
+    let arms = definition.arms.iter().chain(&definition.shadows);
+    let named = arms.filter_map(|arm| Some((arm, arm.revision.as_ref()?)));
+    let revision = |(arm, revision): (&Arm, &String)| {
+        let refused = |problem| SplitError { key: format!("arms.{}.revision", arm.name), problem };
+        let digest = revision
+            .to_ascii_lowercase()
+            .parse()
+            .map_err(|_| refused(format!("{revision:?} is no digest")))?;
+        control.revision(digest).map_err(|error| refused(error.to_string()))
+    };
+    named.map(revision).collect()
 }
 
 /// The book goes on while the experiment is the same.

@@ -48,6 +48,18 @@ pub(super) enum Fault {
     Beyond,
     /// There is no such model for this client.
     Model,
+    /// It is there for this client, and cannot be served for now.
+    Broken,
+    /// There is no such policy for this client.
+    Policy,
+    /// There is no such revision of it.
+    Revision,
+    /// A component that cannot serve.
+    Component,
+    /// A component that is not among those that are taken.
+    Forbidden,
+    /// An upload is being checked.
+    Uploading,
     /// There is no such path.
     Url,
     /// The path is not for this method.
@@ -88,6 +100,11 @@ impl ApiError {
         let message =
             format!("the model {:?} does not exist; GET /v1/models lists what does", shortened(name));
         Self::field(Fault::Model, "model", message)
+    }
+
+    /// What is there and cannot be served for now, for those who may see it.
+    pub(super) fn broken(name: &str, why: &str) -> Self {
+        Self::field(Fault::Broken, "model", format!("{:?} cannot be served for now: {why}", shortened(name)))
     }
 
     /// The same words for a key that is missing, unknown, expired or revoked.
@@ -145,8 +162,12 @@ impl Fault {
             Self::Unknown | Self::Unsupported | Self::Context => StatusCode::BAD_REQUEST,
             Self::Key => StatusCode::UNAUTHORIZED,
             Self::Exceeded(_) | Self::Beyond => StatusCode::TOO_MANY_REQUESTS,
-            Self::Model | Self::Url | Self::Absent => StatusCode::NOT_FOUND,
+            Self::Broken | Self::Component => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Conflict | Self::NoDataDir => StatusCode::CONFLICT,
+            Self::Uploading => StatusCode::TOO_MANY_REQUESTS,
+            Self::Policy | Self::Revision => StatusCode::NOT_FOUND,
+            Self::Model | Self::Url | Self::Absent => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -159,7 +180,7 @@ impl Fault {
 
     fn kind(self) -> &'static str {
         match self {
-            Self::QueueFull => "rate_limit_error",
+            Self::QueueFull | Self::Uploading => "rate_limit_error",
             // OpenAI's type says which limit it was.
             Self::Exceeded(Quota::Requests) => "requests",
             Self::Exceeded(Quota::Tokens) => "tokens",
@@ -183,6 +204,12 @@ impl Fault {
             Self::Exceeded(_) => "rate_limit_exceeded",
             Self::Beyond => "insufficient_quota",
             Self::Model => "model_not_found",
+            Self::Broken => "policy_broken",
+            Self::Policy => "policy_not_found",
+            Self::Revision => "revision_not_found",
+            Self::Component => "invalid_policy",
+            Self::Forbidden => "policy_not_allowed",
+            Self::Uploading => "upload_in_progress",
             Self::Url => "unknown_url",
             Self::Method => "method_not_allowed",
             Self::Absent => "not_found",
@@ -201,7 +228,7 @@ impl Fault {
     fn retry_after(self) -> Option<HeaderValue> {
         match self {
             Self::QueueFull => Some(HeaderValue::from_static("1")),
-            Self::Draining => Some(HeaderValue::from_static("5")),
+            Self::Draining | Self::Uploading => Some(HeaderValue::from_static("5")),
             _ => None,
         }
     }

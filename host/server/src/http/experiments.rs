@@ -1,18 +1,21 @@
 //! `/admin/experiments`: for operators.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{self, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use experiment::{Action, Definition};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 
 use super::error::{ApiError, Fault};
 use super::{App, body};
 use crate::access::Caller;
+use crate::config::PolicySource;
 use crate::control::Control;
 use crate::experiments::ExperimentError;
 
@@ -22,14 +25,17 @@ pub(super) async fn list(State(app): State<App>) -> Response {
 }
 
 /// `GET /admin/experiments/{name}`
-pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn show(
+    State(app): State<App>,
+    extract::Path(name): extract::Path<String>,
+) -> Result<Response, ApiError> {
     Ok(Json(app.control.experiments().show(&name)?).into_response())
 }
 
 /// `PUT /admin/experiments/{name}`: 201 for a new one, 200 for one that is there in the same words.
 pub(super) async fn put(
     State(app): State<App>,
-    Path(name): Path<String>,
+    extract::Path(name): extract::Path<String>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
@@ -66,7 +72,7 @@ pub(super) async fn put(
 /// `DELETE /admin/experiments/{name}`
 pub(super) async fn delete(
     State(app): State<App>,
-    Path(name): Path<String>,
+    extract::Path(name): extract::Path<String>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
     let (of, who) = (name.clone(), caller.who());
@@ -77,7 +83,7 @@ pub(super) async fn delete(
 /// `POST /admin/experiments/{name}/{action}`
 pub(super) async fn act(
     State(app): State<App>,
-    Path((name, action)): Path<(String, String)>,
+    extract::Path((name, action)): extract::Path<(String, String)>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
@@ -149,10 +155,7 @@ async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, body: Body) -
 }
 
 fn is_file(policy: &str) -> bool {
-    matches!(
-        crate::config::PolicySource::parse(policy, std::path::Path::new("")),
-        crate::config::PolicySource::File(_)
-    )
+    matches!(PolicySource::parse(policy, Path::new("")), Ok(PolicySource::File(_)))
 }
 
 impl From<ExperimentError> for ApiError {

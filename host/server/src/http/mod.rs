@@ -6,6 +6,7 @@
 //! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
 
 mod access;
+mod audit;
 mod body;
 mod draw;
 mod envelope;
@@ -18,6 +19,7 @@ mod listen;
 mod models;
 mod page;
 mod parse;
+mod policies;
 mod prepare;
 mod random;
 mod report;
@@ -127,6 +129,9 @@ pub fn router(app: App) -> Router {
         .route("/admin/tenants/{name}/keys", get(keys::list).post(keys::make))
         .route("/admin/tenants/{name}/keys/{id}", delete(keys::revoke))
         .route("/admin/tenants/{name}/keys/{id}/rotate", post(keys::rotate))
+        .route("/admin/audit", get(audit::entries))
+        .route("/admin/audit/verify", get(audit::verify))
+        .merge(policies::routes())
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::guard))

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::error::ApiError;
+use super::prepare::no_model;
 use crate::access::Caller;
+use crate::config::OWN;
 use crate::runtime::{Catalog, ModelIx, Route};
 
 /// `GET /v1/models`
 pub(super) async fn list(State(app): State<App>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let catalog = app.runtime.catalog();
     let routes = caller.all(&catalog);
-    let models: Vec<Value> = routes.map(|route| model(&catalog, route, app.started)).collect();
+    let models: Vec<Value> = routes.map(|route| model(&catalog, route, (&caller, app.started))).collect();
     Json(json!({"object": "list", "data": models}))
 }
 
@@ -32,17 +34,18 @@ pub(super) async fn retrieve(
 ) -> Result<Json<Value>, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::no_model("(not UTF-8)"))?;
     let catalog = app.runtime.catalog();
-    let route = caller.find(&catalog, &id).ok_or_else(|| ApiError::no_model(&id))?;
-    Ok(Json(model(&catalog, route, app.started)))
+    let route = caller.find(&catalog, &id).ok_or_else(|| no_model(&caller, &catalog, &id))?;
+    Ok(Json(model(&catalog, route, (&caller, app.started))))
 }
 
-fn model(catalog: &Catalog, route: &Route, created: u64) -> Value {
+fn model(catalog: &Catalog, route: &Route, (caller, created): (&Caller, u64)) -> Value {
     let weights = |ix: &ModelIx| catalog.models.get(ix).map(|model| model.spec.parameters);
+    let owner = if route.name.starts_with(OWN) { caller.owner() } else { "tokenrouter" };
     json!({
         "id": route.name,
         "object": "model",
         "created": created,
-        "owned_by": "tokenrouter",
+        "owned_by": owner,
         "context": route.context,
         "route": {
             "models": route.model_names,

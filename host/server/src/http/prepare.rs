@@ -51,7 +51,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, ApiError> {
     let wanted = parse(dialect, body)?;
     let mut selected = Selected::find(&wanted.model, |name| caller.find(catalog, name))
-        .map_err(|error| no_route(&wanted.model, &error))?;
+        .map_err(|error| no_route(caller, catalog, (&wanted.model, &error)))?;
     let id = unguessable();
     let assigned = draw(catalog, &Asked { caller, headers, wanted: &wanted, id }, &mut selected);
     let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
@@ -89,8 +89,19 @@ impl Names {
     }
 }
 
-fn no_route(name: &str, error: &NoSuchRoute) -> ApiError {
+/// What a caller is told of a name that nothing is served under.
+pub(super) fn no_model(caller: &Caller, catalog: &Catalog, name: &str) -> ApiError {
+    match caller.broken(catalog, name) {
+        Some(why) => ApiError::broken(name, &why),
+        None => ApiError::no_model(name),
+    }
+}
+
+fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRoute)) -> ApiError {
     match error {
+        NoSuchRoute::Unknown(route) if caller.broken(catalog, route).is_some() => {
+            no_model(caller, catalog, route)
+        }
         NoSuchRoute::Unknown(_) => ApiError::no_model(name),
         NoSuchRoute::Malformed(_) => ApiError::field(Fault::Value, "model", error.to_string()),
     }

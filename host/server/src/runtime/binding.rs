@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+#[cfg(unix)]
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +12,7 @@ use policy::{Descriptor, Isolation, LaneRule, Limits, Need, PolicyError, PolicyF
 
 use super::builtin::builtin_policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
+use super::library::{Library, LibraryError};
 use super::load::{StartError, assemble};
 use super::share::{self, Calibration};
 use crate::config::{self, Config};
@@ -34,15 +37,22 @@ pub fn policy_host(config: &Config) -> Result<Arc<PolicyHost>, StartError> {
         lane: LaneRule { in_step: sandbox.in_step(), ..LaneRule::default() },
         ..Limits::default()
     };
-    let host = match &sandbox.cache {
+    let beside = || config.server.data_dir.as_ref().map(|folder| folder.join("compiled"));
+    let host = match sandbox.cache.clone().or_else(beside) {
         None => PolicyHost::new(limits),
-        Some(folder) => cached(limits, folder),
+        Some(folder) => cached(limits, &folder),
     };
     host.map(Arc::new).map_err(|error| StartError::Sandbox(Box::new(error)))
 }
 
 #[cfg(unix)]
 fn cached(limits: Limits, folder: &Path) -> Result<PolicyHost, PolicyError> {
+    // The last folder is the cache's to make. What stands in the way above it, it says.
+    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty())
+        && let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(above)
+    {
+        tracing::warn!(folder = %above.display(), %error, "cannot be made");
+    }
     PolicyHost::with_cache(limits, folder)
 }
 
@@ -60,12 +70,14 @@ pub(super) struct Policies {
     host: Option<Arc<PolicyHost>>,
     /// Built-in policies that are in use; each is compiled once.
     builtin: BTreeMap<String, Arc<Revision>>,
+    /// Where there is a data directory.
+    library: Option<Arc<Library>>,
 }
 
 impl Policies {
     /// For routes under the limits of a configuration.
     pub(super) fn new(config: &Config) -> Self {
-        Self { config: config.clone(), host: None, builtin: BTreeMap::new() }
+        Self { config: config.clone(), host: None, builtin: BTreeMap::new(), library: None }
     }
 
     /// What runs the policies.
@@ -78,6 +90,36 @@ impl Policies {
         Ok(host)
     }
 
+    /// Uploaded components, if there are any.
+    pub(super) fn library(&self) -> Option<Arc<Library>> {
+        self.library.clone()
+    }
+
+    /// From now on there are uploaded components.
+    pub(super) fn set_library(&mut self, library: Arc<Library>) {
+        self.library = Some(library);
+    }
+
+    /// An uploaded component.
+    pub(super) fn uploaded(&self, digest: store::Digest) -> Result<Arc<Revision>, LibraryError> {
+        let library = self.library.as_ref().ok_or(LibraryError::NoStore(digest))?;
+        library.revision(digest)
+    }
+
+    /// A route of the configuration with its models, and a revision from elsewhere checked against them.
+    pub(super) fn bind_to(
+        &self,
+        name: &str,
+        route: &config::Route,
+        (revision, catalog): (Arc<Revision>, &Catalog),
+    ) -> Result<Route, StartError> {
+        let roles = roles(name, route, catalog)?;
+        ByRole::new(&roles, catalog)
+            .check_fit(&revision, &route.settings)
+            .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
+        Ok(decided(name, route, (roles, catalog), PolicySource::Fixed(revision)))
+    }
+
     /// A route, with its models and its policy checked against each other.
     pub(super) fn bind(
         &mut self,
@@ -85,18 +127,18 @@ impl Policies {
         route: &config::Route,
         catalog: &Catalog,
     ) -> Result<Route, StartError> {
-        let roles: Vec<ModelIx> = route.models.iter().filter_map(|wanted| catalog.model(wanted)).collect();
-        check_tokenizers(name, &roles, catalog)?;
-        let by_role = ByRole::new(&roles, catalog);
+        let unfit = |problem| StartError::Unfit { route: name.to_owned(), problem };
         let source = match &route.policy {
             config::PolicySource::Builtin(builtin) => {
                 let revision = self.builtin(name, builtin)?;
-                by_role
-                    .check_fit(&revision, &route.settings)
-                    .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
-                PolicySource::Builtin(revision)
+                return self.bind_to(name, route, (revision, catalog));
+            }
+            config::PolicySource::Uploaded { .. } => {
+                let revision = catalog.uploaded(&route.policy).map_err(unfit)?;
+                return self.bind_to(name, route, (revision, catalog));
             }
             config::PolicySource::File(path) => {
+                let by_role = ByRole::new(&roles(name, route, catalog)?, catalog);
                 let settings = route.settings.clone();
                 let check = move |revision: &Revision| by_role.check_fit(revision, &settings);
                 let file = PolicyFile::open(self.host()?, path, check).map_err(|source| {
@@ -105,10 +147,7 @@ impl Policies {
                 PolicySource::File(file)
             }
         };
-        let deciding =
-            Deciding::Policy { source, settings: route.settings.clone(), calibration: Mutex::default() };
-        let (bounds, written) = (route.bounds(), Some(route.clone()));
-        Ok(Route { bounds, written, ..assemble(name, catalog, roles, route.fallback, deciding) })
+        Ok(decided(name, route, (roles(name, route, catalog)?, catalog), source))
     }
 
     fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
@@ -128,6 +167,26 @@ impl Policies {
         self.builtin.insert(name.to_owned(), Arc::clone(&revision));
         Ok(revision)
     }
+}
+
+/// The models of a route, which speak the same tokens.
+fn roles(name: &str, route: &config::Route, catalog: &Catalog) -> Result<Vec<ModelIx>, StartError> {
+    let roles: Vec<ModelIx> = route.models.iter().filter_map(|wanted| catalog.model(wanted)).collect();
+    check_tokenizers(name, &roles, catalog)?;
+    Ok(roles)
+}
+
+/// A route that a policy decides for.
+fn decided(
+    name: &str,
+    route: &config::Route,
+    (roles, catalog): (Vec<ModelIx>, &Catalog),
+    source: PolicySource,
+) -> Route {
+    let deciding =
+        Deciding::Policy { source, settings: route.settings.clone(), calibration: Mutex::default() };
+    let (bounds, written) = (route.bounds(), Some(route.clone()));
+    Route { bounds, written, ..assemble(name, catalog, roles, route.fallback, deciding) }
 }
 
 /// What a policy may need of the models of a route.

@@ -9,6 +9,7 @@ use journey::{Role, Rules};
 use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
 
+use super::own::{Broken, Own};
 use super::share::{self, Calibration, Knob, Seen};
 use super::split::Split;
 use super::subserver::Subserver;
@@ -90,7 +91,8 @@ pub(super) enum Deciding {
 
 /// Where the revision in force comes from.
 pub(super) enum PolicySource {
-    Builtin(Arc<Revision>),
+    /// One that stays: inside the binary, or uploaded. Another upload makes another route.
+    Fixed(Arc<Revision>),
     File(PolicyFile),
 }
 
@@ -107,7 +109,7 @@ impl Route {
     pub fn policy_revision(&self) -> Option<Arc<Revision>> {
         match &self.deciding {
             Deciding::Single => None,
-            Deciding::Policy { source: PolicySource::Builtin(revision), .. } => Some(Arc::clone(revision)),
+            Deciding::Policy { source: PolicySource::Fixed(revision), .. } => Some(Arc::clone(revision)),
             Deciding::Policy { source: PolicySource::File(file), .. } => Some(file.current()),
         }
     }
@@ -188,6 +190,10 @@ pub struct Catalog {
     pub routes: BTreeMap<String, Arc<Route>>,
     /// Routes that an experiment divides between arms, by the route's name.
     pub(super) splits: BTreeMap<String, Arc<Split>>,
+    /// What tenants uploaded, by tenant and name; a tenant's own is `own/NAME` for it, and nothing for others.
+    pub own: BTreeMap<String, BTreeMap<String, Own>>,
+    /// Routes of the configuration that cannot be served for now: they follow what a tenant uploaded.
+    pub broken: BTreeMap<String, Broken>,
     /// Runs the policies of the routes, if there are any.
     pub(super) host: Option<Arc<PolicyHost>>,
 }
@@ -234,7 +240,14 @@ impl Catalog {
         let arms = self.splits.values().flat_map(|split| split.arms.iter().chain(&split.shadows));
         let arms = arms.map(|arm| &arm.route);
         let bases = self.splits.values().map(|split| &split.base);
-        self.routes.values().chain(arms).chain(bases)
+        self.served().map(|(_, route)| route).chain(arms).chain(bases)
+    }
+
+    /// All routes that are served, with the tenant whose own it is.
+    pub fn served(&self) -> impl Iterator<Item = (Option<&str>, &Arc<Route>)> {
+        let own = self.own.iter().flat_map(|(tenant, of)| of.values().map(move |own| (tenant, own)));
+        let own = own.filter_map(|(tenant, own)| Some((Some(tenant.as_str()), own.served.as_ref().ok()?)));
+        self.routes.values().map(|route| (None, route)).chain(own)
     }
 
     /// The place of the model of this name.

@@ -10,11 +10,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use experiment::definition::{Arm, Definition};
 use experiment::{Assigner, Experiment};
-use policy::PolicyHost;
+use policy::{PolicyHost, Revision};
 use tokio::sync::Notify;
 
 use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
+use super::library::{Library, LibraryError};
 use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
 use super::split::{self, Split, SplitArm, SplitError};
 use super::subserver::Fleet;
@@ -33,16 +34,16 @@ pub(super) struct Live {
 }
 
 /// What changes are made with.
-struct Workshop {
+pub(super) struct Workshop {
     loader: Loader,
     fleet: Arc<Fleet>,
-    policies: Policies,
+    pub(super) policies: Policies,
 }
 
 /// A catalog that is being changed.
 pub struct Draft<'a> {
-    workshop: &'a mut Workshop,
-    catalog: Catalog,
+    pub(super) workshop: &'a mut Workshop,
+    pub(super) catalog: Catalog,
 }
 
 impl Live {
@@ -66,6 +67,7 @@ impl Live {
         let catalog = Catalog::clone(&self.current.load());
         let mut draft = Draft { workshop: &mut workshop, catalog };
         let told = change(&mut draft)?;
+        draft.follow();
         draft.follow_routes();
         let next = draft.catalog;
         self.retire(&next);
@@ -155,8 +157,12 @@ impl Draft<'_> {
 
     /// Policies run under the limits of this configuration from now on; every route has to be set again.
     pub fn set_sandbox(&mut self, config: &Config) {
+        let library = self.workshop.policies.library();
         self.workshop.policies = Policies::new(config);
         self.catalog.routes.retain(|_, route| route.is_model());
+        if let Some(library) = library {
+            self.reload_own(&library);
+        }
     }
 
     /// Takes these routes for all that are there. One that is written as it was stays the same route, with all that it has
@@ -170,6 +176,7 @@ impl Draft<'_> {
         progress: &mut dyn LoadProgress,
     ) -> Result<(), StartError> {
         self.catalog.routes.retain(|name, route| route.is_model() || routes.contains_key(name));
+        self.catalog.broken.retain(|name, _| routes.contains_key(name));
         for (name, written) in routes {
             self.set_route(name, written)?;
             progress.route(name);
@@ -177,17 +184,25 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds a route, or takes it for the one of the same name. An experiment on it goes on, over the new one.
+    /// Adds a route, or takes it for the one of the same name. An experiment on it goes on, over the new one. One that follows
+    /// what a tenant uploaded is broken while it does not fit.
     ///
     /// # Errors
     /// [`StartError`], naming the route, or the experiment whose arms do not fit the new one.
     pub fn set_route(&mut self, name: &str, written: &config::Route) -> Result<(), StartError> {
+        self.catalog.host = Some(self.workshop.policies.host()?);
+        if let config::PolicySource::Uploaded { .. } = written.policy {
+            self.follow_upload(name, written);
+            return Ok(());
+        }
+        self.catalog.broken.remove(name);
         let there = self.catalog.routes.get(name);
-        if there.is_some_and(|route| route.written.as_ref() == Some(written) && self.has_models_of(route)) {
+        if there
+            .is_some_and(|route| route.written.as_ref() == Some(written) && self.catalog.has_models_of(route))
+        {
             return Ok(());
         }
         let route = self.workshop.policies.bind(name, written, &self.catalog)?;
-        self.catalog.host = Some(self.workshop.policies.host()?);
         self.catalog.routes.insert(name.to_owned(), Arc::new(route));
         if let Some(split) = self.catalog.splits.get(name).map(Arc::clone) {
             let again = self.set_split(&split.experiment, split.begun_unix_ms);
@@ -206,7 +221,7 @@ impl Draft<'_> {
         let base = Arc::clone(split::base(&self.catalog, &definition.route)?);
         let there = self.catalog.splits.get(&definition.route).map(Arc::clone);
         let same = there.as_ref().filter(|split| split.is_of(experiment, begun_unix_ms, &base));
-        if same.is_some_and(|split| split.served().all(|arm| self.has_models_of(&arm.route))) {
+        if same.is_some_and(|split| split.served().all(|arm| self.catalog.has_models_of(&arm.route))) {
             return Ok(());
         }
         let mut arms = Vec::with_capacity(definition.arms.len());
@@ -254,11 +269,18 @@ impl Draft<'_> {
         self.workshop.policies.host()
     }
 
-    fn has_models_of(&self, route: &Route) -> bool {
-        let is_there = |(ix, model): (&ModelIx, &Arc<Model>)| {
-            self.catalog.models.get(ix).is_some_and(|there| Arc::ptr_eq(there, model))
-        };
-        route.models.iter().zip(&route.by_role).all(is_there)
+    /// The revision of an uploaded component, by the SHA-256 of its bytes. It may have to be compiled, and others who change
+    /// something wait meanwhile; a revision that somebody holds is there at once.
+    ///
+    /// # Errors
+    /// [`LibraryError`], if nobody uploaded it or it does not load.
+    pub fn revision(&self, digest: store::Digest) -> Result<Arc<Revision>, LibraryError> {
+        self.workshop.policies.uploaded(digest)
+    }
+
+    /// From now on there are uploaded components.
+    pub fn set_library(&mut self, library: Arc<Library>) {
+        self.workshop.policies.set_library(library);
     }
 
     /// Tries whether an experiment could divide its route, and changes nothing.
@@ -280,14 +302,26 @@ impl Draft<'_> {
         }
         let written = split::written(arm, base, &self.catalog)?;
         let same = there.and_then(|split| split.same(arm, &written, base));
-        if let Some(same) = same.filter(|same| self.has_models_of(&same.route)) {
+        if let Some(same) = same.filter(|same| self.catalog.has_models_of(&same.route)) {
             return named(Arc::clone(&same.route));
         }
         let failed = |error: StartError| SplitError::new(format!("arms.{}", arm.name), error.to_string());
-        let policies = &mut self.workshop.policies;
-        let route = policies.bind(&base.name, &written, &self.catalog).map_err(failed)?;
-        self.catalog.host = Some(policies.host().map_err(failed)?);
+        let bound = match &arm.revision {
+            Some(revision) => {
+                let revision = self.revision_of(arm, revision)?;
+                self.workshop.policies.bind_to(&base.name, &written, (revision, &self.catalog))
+            }
+            None => self.workshop.policies.bind(&base.name, &written, &self.catalog),
+        };
+        let route = bound.map_err(failed)?;
+        self.catalog.host = Some(self.workshop.policies.host().map_err(failed)?);
         named(Arc::new(route))
+    }
+
+    fn revision_of(&self, arm: &Arm, revision: &str) -> Result<Arc<Revision>, SplitError> {
+        let key = format!("arms.{}.revision", arm.name);
+        let digest = split::digest(revision).map_err(|problem| SplitError::new(key.clone(), problem))?;
+        self.revision(digest).map_err(|error| SplitError::new(key, error.to_string()))
     }
 }
 

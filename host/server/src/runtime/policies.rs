@@ -12,9 +12,13 @@ use crate::telemetry::{PolicyGauges, RevisionGauges, RouteGauges};
 
 /// The policy of every route: what it is, which revision serves and how it does.
 pub(super) fn report(catalog: &Catalog) -> Value {
-    let routes = catalog.routes.values().filter_map(|route| {
+    let routes = catalog.served().filter_map(|(tenant, route)| {
         let revision = route.policy_revision()?;
-        Some(of_route(route, &revision))
+        let mut told = of_route(route, &revision);
+        if let Some(tenant) = tenant {
+            told["tenant"] = json!(tenant);
+        }
+        Some(told)
     });
     json!({ "routes": routes.collect::<Vec<_>>() })
 }
@@ -32,17 +36,22 @@ pub(super) fn gauges(catalog: &Catalog) -> PolicyGauges {
             health: serving.health(),
         });
     }
-    for route in catalog.routes.values() {
+    for (tenant, route) in catalog.served() {
         let Some(serving) = route.policy_revision() else { continue };
         let (policy, revision) = (serving.descriptor().name.clone(), serving.digest().to_string());
         let file = route.policy_file().map(|file| {
             let status = file.status();
             (status.loads, status.failed.is_some())
         });
-        routes.push(RouteGauges { route: route.name.clone(), policy, revision, file });
+        routes.push(RouteGauges { route: label(tenant, route), policy, revision, file });
     }
     let compilations = catalog.host.as_ref().map(|host| host.compilations()).unwrap_or_default();
     PolicyGauges { revisions: revisions.into_values().collect(), routes, compilations }
+}
+
+/// A route among all that are served: tenants may call theirs alike.
+fn label(tenant: Option<&str>, route: &Route) -> String {
+    tenant.map_or_else(|| route.name.clone(), |tenant| format!("{tenant}:{}", route.name))
 }
 
 fn of_route(route: &Route, revision: &Revision) -> Value {

@@ -70,9 +70,15 @@ impl Split {
     /// What serves an arm already that is written alike over the same route; what another route of the name leads to may be
     /// another policy.
     pub(super) fn same(&self, arm: &Arm, written: &config::Route, base: &Arc<Route>) -> Option<&SplitArm> {
-        let is_same =
-            |there: &&SplitArm| *there.name == *arm.name && there.route.written.as_ref() == Some(written);
-        self.served().find(is_same).filter(|_| Arc::ptr_eq(&self.base, base))
+        let definition = &self.experiment.definition;
+        let defined = definition.arms.iter().chain(&definition.shadows);
+        let is_same = |(of, there): &(&Arm, &SplitArm)| {
+            of.name == arm.name
+                && of.revision == arm.revision
+                && there.route.written.as_ref() == Some(written)
+        };
+        let found = defined.zip(self.served()).find(is_same).filter(|_| Arc::ptr_eq(&self.base, base));
+        found.map(|(_, there)| there)
     }
 
     /// Whether it is of this experiment as it stands, over this route.
@@ -118,12 +124,8 @@ pub(super) fn written(arm: &Arm, base: &Route, catalog: &Catalog) -> Result<conf
         route.models = arm.models.clone();
     }
     if let Some(policy) = &arm.policy {
-        route.policy = PolicySource::parse(policy, Path::new(""));
+        route.policy = policy_of(policy).map_err(|problem| SplitError::new(key("policy"), problem))?;
         route.settings.clear();
-    }
-    if arm.revision.is_some() {
-        let problem = "this server cannot look policies up by their digest; name one with `policy`";
-        return Err(SplitError::new(key("revision"), problem));
     }
     let knob = base.policy_revision().and_then(|revision| Knob::of(revision.descriptor()));
     if knob.is_some_and(|knob| arm.settings.contains_key(&knob.parameter)) {
@@ -188,6 +190,25 @@ fn unsuited(descriptor: &Descriptor) -> Option<&'static str> {
     }
     let more = descriptor.distributions || descriptor.receives || descriptor.enters;
     more.then_some("looks at distributions, or judges visits or where to begin")
+}
+
+/// The policy that an arm names.
+fn policy_of(written: &str) -> Result<PolicySource, String> {
+    match PolicySource::parse(written, Path::new(""))? {
+        PolicySource::Uploaded { .. } => Err(
+            "follows what a tenant activates, and an arm must stay what it is; give its `revision` instead"
+                .to_owned(),
+        ),
+        other => Ok(other),
+    }
+}
+
+/// The digest of the revision that an arm names.
+///
+/// # Errors
+/// It is none.
+pub(super) fn digest(revision: &str) -> Result<store::Digest, String> {
+    revision.to_ascii_lowercase().parse().map_err(|_| format!("{revision:?} is not 64 hexadecimal digits"))
 }
 
 fn check_models(models: &[String], catalog: &Catalog) -> Result<(), String> {

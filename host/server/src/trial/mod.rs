@@ -4,6 +4,8 @@
 //! For authors of policies, through `tokenrouter policy`; the server itself needs nothing of it. What decides is asked
 //! through [`Decider`], so that a session, two sessions that must agree, or a double of the tests can take its place.
 
+#[cfg(unix)]
+pub mod child;
 pub mod compare;
 pub mod conformance;
 mod recorded;
@@ -49,6 +51,20 @@ pub struct Given<'a> {
     pub seed: u64,
     /// Different ones never share an instance.
     pub tenant: u64,
+}
+
+/// An error with those of its causes that say more than it does.
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !message.contains(&told) {
+            message = format!("{message}: {told}");
+        }
+        cause = error.source();
+    }
+    message
 }
 
 /// Most models that a route with this policy may have: every role that a parameter may name is then there.

@@ -6,7 +6,7 @@
 use journey::{
     Accept, Candidate, Check, Decision, Ended, Handoff, Offer, Role, Rules, Sampled, Signals, Step, Trigger,
 };
-use policy::Session;
+use policy::{Revision, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -107,6 +107,15 @@ impl Line {
             (found != value).then(|| format!("{key} is {found}, expected {value}"))
         };
         self.expect.iter().find_map(missed)
+    }
+
+    /// Whether a policy would be asked this on a route of so many models.
+    #[must_use]
+    pub fn is_for(&self, revision: &Revision, models: usize) -> bool {
+        match &self.offer {
+            Some(brought) => revision.descriptor().receives && usize::from(brought.source) < models,
+            None => usize::from(self.role) < models,
+        }
     }
 
     fn step(&self, fired: Option<u32>) -> Step {

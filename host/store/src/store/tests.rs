@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::Why;
-use crate::policy_history::Uploaded;
+use crate::policy_history::{Manifest, Uploaded};
 
 const WHY: Why<'static> = Why { action: "test", detail: "a test" };
 
@@ -135,7 +135,9 @@ fn tampering_shows() {
 fn a_revision_without_its_bytes_shows() {
     let (_folder, store) = opened();
     let upload = |digest| {
-        let uploaded = Uploaded { digest, at_unix_ms: 1, by: "k".to_owned() };
+        let (by, policy, doc) = ("k".to_owned(), "p".to_owned(), "d".to_owned());
+        let manifest = Manifest::default();
+        let uploaded = Uploaded { digest, at_unix_ms: 1, by, bytes: 1, policy, doc, manifest };
         let history = PolicyHistory::default().upload(uploaded).unwrap();
         store.change("tester", 1, |change| change.put(Kind::Policy, "p", &history, WHY)).unwrap();
     };

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::CliError;
-use super::remote::Remote;
+use super::remote::{Body, Remote, encoded};
 use crate::terminal::{Align, Table, Terminal};
 
 /// Begin, watch and end experiments on the routes of a running server.
@@ -93,13 +93,14 @@ pub(super) struct Because {
 
 pub(super) fn experiment(command: &Experiment, terminal: &Terminal) -> Result<(), CliError> {
     let act = |remote: &Remote, name: &str, action: &str, body: &Value| {
-        let shown = remote.post(&format!("/admin/experiments/{name}/{action}"), body)?;
+        let path = format!("/admin/experiments/{}/{action}", encoded(name));
+        let shown = remote.ask("POST", &path, Some(Body::json(body)))?;
         show::show(&shown, terminal)
     };
     match command {
-        Experiment::List { remote } => list(&remote.get("/admin/experiments")?, terminal),
+        Experiment::List { remote } => list(&remote.ask("GET", "/admin/experiments", None)?, terminal),
         Experiment::Show { name, json, remote } => {
-            let shown = remote.get(&format!("/admin/experiments/{name}"))?;
+            let shown = remote.ask("GET", &format!("/admin/experiments/{}", encoded(name)), None)?;
             if *json {
                 return Ok(terminal.line(format_args!("{shown:#}"))?);
             }
@@ -110,7 +111,8 @@ pub(super) fn experiment(command: &Experiment, terminal: &Terminal) -> Result<()
                 .map_err(|source| CliError::Read { file: file.clone(), source })?;
             let body: Value = toml::from_str(&text)
                 .map_err(|source| CliError::Definition { file: file.clone(), source: Box::new(source) })?;
-            show::show(&remote.put(&format!("/admin/experiments/{name}"), &body)?, terminal)
+            let path = format!("/admin/experiments/{}", encoded(name));
+            show::show(&remote.ask("PUT", &path, Some(Body::json(&body)))?, terminal)
         }
         Experiment::Weights { name, weights, remote } => {
             let weights: BTreeMap<_, _> = weights.iter().cloned().collect();

@@ -4,7 +4,10 @@ mod bench;
 mod check;
 mod compare;
 mod new;
+mod served;
+mod sign;
 mod test;
+mod upload;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +25,8 @@ use crate::terminal::Terminal;
 Examples:
   tokenrouter policy new doubt --lang rust
   tokenrouter policy check policies/prebuilt/entropy.wasm
-  tokenrouter policy test mine.wasm --conformance")]
+  tokenrouter policy test mine.wasm --conformance
+  tokenrouter policy upload doubt --component doubt.wasm --route pair/entropy")]
 pub(super) enum Policy {
     /// Write a working project: a policy, its build command, all that it needs of the interface.
     New(new::New),
@@ -34,6 +38,22 @@ pub(super) enum Policy {
     Compare(compare::Compare),
     /// Measure what a component's calls cost.
     Bench(bench::Bench),
+    /// Have a running server serve a component as own/NAME.
+    Upload(upload::Upload),
+    /// Show the policies that were uploaded to a running server.
+    List(served::List),
+    /// Show one of them with its revisions.
+    Show(served::Show),
+    /// Have another revision serve.
+    Activate(served::Activate),
+    /// Have the revision before serve again.
+    Rollback(served::Rollback),
+    /// Give up a policy with all its revisions.
+    Delete(served::Delete),
+    /// Make a pair of keys for signed uploads.
+    Keygen(sign::Keygen),
+    /// Sign a component, for servers that take only signed ones.
+    Sign(sign::Sign),
 }
 
 pub(super) fn policy(command: &Policy, terminal: &Terminal) -> Result<(), CliError> {
@@ -43,6 +63,14 @@ pub(super) fn policy(command: &Policy, terminal: &Terminal) -> Result<(), CliErr
         Policy::Test(args) => test::test(args, terminal),
         Policy::Compare(args) => compare::compare(args, terminal),
         Policy::Bench(args) => bench::bench(args, terminal),
+        Policy::Upload(args) => upload::upload(args, terminal),
+        Policy::List(args) => served::list(args, terminal),
+        Policy::Show(args) => served::show(args, terminal),
+        Policy::Activate(args) => served::activate(args, terminal),
+        Policy::Rollback(args) => served::roll_back(args, terminal),
+        Policy::Delete(args) => served::delete(args, terminal),
+        Policy::Keygen(args) => sign::keygen(args, terminal),
+        Policy::Sign(args) => sign::sign(args, terminal),
     }
 }
 

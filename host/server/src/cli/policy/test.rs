@@ -129,7 +129,7 @@ fn unwell(failed: usize, all: usize) -> Result<(), CliError> {
     if failed == 0 { Ok(()) } else { Err(CliError::Unwell { failed, all }) }
 }
 
-fn setting(text: &str) -> Result<(String, f64), String> {
+pub(super) fn setting(text: &str) -> Result<(String, f64), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=N")?;
     let value = value.parse().map_err(|_| format!("{value:?} is no number"))?;
     Ok((key.to_owned(), value))

@@ -29,19 +29,31 @@ pub fn run(
     limits: &Limits,
     mut told: impl FnMut(&Verdict),
 ) -> Result<Vec<Verdict>, PolicyError> {
-    // All sessions of a case are in one instance, and it is never given up: that is where they could meet.
-    // Fuel bounds a call here as everywhere; time on a machine that others use says nothing about a policy.
-    let deadline = Duration::from_secs(60);
-    let limits = Limits { shards: 1, sessions_served_most: u32::MAX, deadline, ..limits.clone() };
-    let host = PolicyHost::new(limits)?;
+    let host = PolicyHost::new(bounds(limits))?;
     let revision = host.load(component)?;
     let mut all = Vec::new();
-    for (case, attempt) in CASES {
-        let verdict = Verdict { case, outcome: attempt(&revision, host.limits()) };
+    for verdict in verdicts(&revision, host.limits()) {
         told(&verdict);
         all.push(verdict);
     }
     Ok(all)
+}
+
+/// The limits under which cases are tried, where these are the server's.
+#[must_use]
+pub fn bounds(limits: &Limits) -> Limits {
+    // All sessions of a case are in one instance, and it is never given up: that is where they could meet.
+    // Fuel bounds a call here as everywhere; time on a machine that others use says nothing about a policy.
+    let deadline = Duration::from_secs(60);
+    Limits { shards: 1, sessions_served_most: u32::MAX, deadline, ..limits.clone() }
+}
+
+/// Tries a revision in one case after the other; it runs under [`bounds`].
+pub fn verdicts<'a>(
+    revision: &'a Arc<Revision>,
+    limits: &'a Limits,
+) -> impl Iterator<Item = Verdict> + use<'a> {
+    CASES.into_iter().map(move |(case, attempt)| Verdict { case, outcome: attempt(revision, limits) })
 }
 
 type Attempt = fn(&Arc<Revision>, &Limits) -> Result<String, String>;
