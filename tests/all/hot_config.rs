@@ -126,6 +126,10 @@ async fn what_cannot_change_is_named_and_nothing_else_changes_with_it() {
             "routes.\"r\".policy",
         ),
         (format!("{SMALL}{LARGE}{PAIR}settings.nothing = 1.0\n"), "routes.\"pair\""),
+        (
+            format!("{SMALL}{LARGE}{PAIR}settings.nothing = 1.0\n[sandbox]\nfuel_per_call = 1\n"),
+            "routes.\"pair\"",
+        ),
     ] {
         let told = apply(server.control(), &text).await.expect_err("refused");
         assert!(told.contains(problem), "{told}");

@@ -64,8 +64,9 @@ fn cached(limits: Limits, folder: &Path) -> Result<PolicyHost, PolicyError> {
 }
 
 /// Binds routes to their policies.
+#[derive(Clone)]
 pub(super) struct Policies {
-    config: Config,
+    config: Arc<Config>,
     /// Made when the first route needs it.
     host: Option<Arc<PolicyHost>>,
     /// Built-in policies that are in use; each is compiled once.
@@ -77,7 +78,18 @@ pub(super) struct Policies {
 impl Policies {
     /// For routes under the limits of a configuration.
     pub(super) fn new(config: &Config) -> Self {
-        Self { config: config.clone(), host: None, builtin: BTreeMap::new(), library: None }
+        Self { config: Arc::new(config.clone()), host: None, builtin: BTreeMap::new(), library: None }
+    }
+
+    /// Takes the place of one that a change has made anew; what it has loaded meanwhile stays loaded.
+    pub(super) fn restore(&mut self, before: Self) {
+        if Arc::ptr_eq(&self.config, &before.config) {
+            return;
+        }
+        if let (Some(library), Some(host)) = (&before.library, &before.host) {
+            library.set_host(Arc::clone(host));
+        }
+        *self = before;
     }
 
     /// What runs the policies.

@@ -65,8 +65,16 @@ impl Live {
     pub(super) fn change<T, E>(&self, change: impl FnOnce(&mut Draft<'_>) -> Result<T, E>) -> Result<T, E> {
         let mut workshop = self.workshop.lock().unwrap_or_else(PoisonError::into_inner);
         let catalog = Catalog::clone(&self.current.load());
+        // Other limits make another host, which is not to be left behind by a change that came to nothing.
+        let policies = workshop.policies.clone();
         let mut draft = Draft { workshop: &mut workshop, catalog };
-        let told = change(&mut draft)?;
+        let told = match change(&mut draft) {
+            Ok(told) => told,
+            Err(error) => {
+                workshop.policies.restore(policies);
+                return Err(error);
+            }
+        };
         draft.follow();
         draft.follow_routes();
         let next = draft.catalog;
