@@ -61,7 +61,7 @@ enum Command {
     /// Measure the system.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Begin, check, test and time routing policies.
+    /// Begin, check, time and upload routing policies.
     #[command(subcommand)]
     Policy(policy::Policy),
     /// Bring models, and look at their files.

@@ -113,8 +113,8 @@ mod tests {
         let more = "[routes.q]\nmodels = [\"a\"]\npolicy = \"builtin:margin\"\n[server]\nqueue_max = 7\nbody_bytes_max = 9";
         let found = differences("settings.t = 0.5", &format!("settings.t = 0.6\n{more}"));
         let keys: Vec<(&str, bool)> = found.iter().map(|(key, live)| (key.as_str(), *live)).collect();
-        assert_eq!(keys[0], ("routes.\"r/x\".settings.t: 0.5 -> 0.6", true));
-        assert!(keys[1].0.starts_with("routes.q: added, {") && keys[1].1);
+        assert!(keys[0].0.starts_with("routes.q: added, {") && keys[0].1);
+        assert_eq!(keys[1], ("routes.\"r/x\".settings.t: 0.5 -> 0.6", true));
         assert_eq!(
             keys[2..],
             [("server.body_bytes_max: 4194304 -> 9", true), ("server.queue_max: 1024 -> 7", false)]

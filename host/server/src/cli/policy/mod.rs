@@ -19,13 +19,11 @@ use super::{CliError, ConfigFile, configuration};
 use crate::runtime::policy_host;
 use crate::terminal::Terminal;
 
-/// Begin, check, test and time routing policies.
+/// Begin, check, time and upload routing policies.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 Examples:
   tokenrouter policy new doubt --lang rust
-  tokenrouter policy check policies/prebuilt/entropy.wasm
-  tokenrouter policy test mine.wasm --conformance
   tokenrouter policy upload doubt --component doubt.wasm --route pair/entropy")]
 pub(super) enum Policy {
     /// Write a working project: a policy, its build command, all that it needs of the interface.

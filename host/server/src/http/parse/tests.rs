@@ -175,10 +175,12 @@ fn what_is_not_supported_is_refused_by_name_unless_it_asks_for_nothing() {
     let neutral = json!({
         "n": 1, "tools": [], "tool_choice": "none", "response_format": {"type": "text"}, "logit_bias": {},
         "presence_penalty": 0.0, "frequency_penalty": 0, "repetition_penalty": 1, "min_p": 0, "min_tokens": 0,
-        "ignore_eos": false, "stop_token_ids": [], "parallel_tool_calls": true, "store": false, "user": "u",
+        "ignore_eos": false, "stop_token_ids": [], "parallel_tool_calls": true, "store": false,
         "metadata": {"a": "b"}, "service_tier": "auto", "modalities": ["text"],
     });
     assert_eq!(chat(&neutral).unwrap(), chat(&json!({})).unwrap());
+    // Who asks changes no answer, and may be what an experiment goes by.
+    assert_eq!(chat(&json!({"user": "u"})).unwrap().user.as_deref(), Some("u"));
     assert_eq!(text(&json!({"best_of": 1, "echo": false, "suffix": ""})).unwrap(), text(&json!({})).unwrap());
     for (key, value) in [
         ("n", json!(2)),
