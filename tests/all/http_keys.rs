@@ -80,7 +80,20 @@ async fn nobody_without_a_good_key_gets_further_than_the_probes_and_the_page() {
     let told_headers =
         [("content-type", "application/json"), ("www-authenticate", "Bearer realm=\"tokenrouter\"")];
     let told_headers = told_headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let paths = ["/v1/models", "/v1/models/small", CHAT, TEXT, "/nothing", "/", "/health", "/ready"];
+    let paths = [
+        "/v1/models",
+        "/v1/models/small",
+        CHAT,
+        TEXT,
+        "/v1/usage",
+        "/v1/policies",
+        "/v1/policies/x",
+        "/v1/feedback",
+        "/nothing",
+        "/",
+        "/health",
+        "/ready",
+    ];
     for path in paths.into_iter().chain(OPERATORS) {
         for path in [path.to_owned(), format!("{path}/"), format!("/{path}"), format!("{path}%2f")] {
             for (ix, method) in METHODS.into_iter().enumerate() {

@@ -155,3 +155,27 @@ async fn what_never_fits_is_not_told_to_come_again() {
     body["max_tokens"] = json!(96);
     assert_eq!(server.post_as(&key(1), TEXT, &body).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_tenant_sees_what_it_has_used_and_nobody_elses() {
+    let (server, _) = server_with("requests_per_minute = 3, journeys = 2");
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(server.post_as(&key(1), TEXT, &short()).await.status, expected);
+    }
+    await_idle(&server).await;
+    let usage = server.ask(Some(&key(1)), "GET", "/v1/usage", "").await.json();
+    let told = |field: &str| usage[field].as_u64();
+    assert_eq!(["requests", "refused", "tokens", "running"].map(told), [Some(3), Some(1), Some(24), Some(0)]);
+    assert_eq!(usage["quotas"]["requests_per_minute"]["left"], 0);
+    assert_eq!(usage["quotas"]["journeys"], json!({"limit": 2, "left": 2}));
+    assert_eq!(usage["quotas"]["tokens_per_minute"], Value::Null);
+    let other = async |of: u8, tenant: &str| {
+        let reply = server.ask(Some(&key(of)), "GET", &format!("/v1/usage?tenant={tenant}"), "").await;
+        (reply.status, reply.json()["requests"].as_u64())
+    };
+    assert_eq!(other(2, "acme").await, (200, Some(3)));
+    assert_eq!(other(1, "operators").await, (404, None));
+    assert_eq!(other(1, "nobody").await, (404, None));
+    assert_eq!(server.ask(Some(&key(1)), "GET", "/v1/usage?whose=acme", "").await.status, 400);
+    assert_eq!(Server::embedded().get("/v1/usage").await.status, 404);
+}

@@ -105,7 +105,7 @@ export async function an_experiment_shows_its_arms_and_which_differences_are_rea
     await card.getByRole("region", { name: "Arms" }).textContent(),
     /bolder.*1,270.*small 98\.5 %, large 1\.5 %/,
   );
-  assert.match(await card.textContent(), /metric errors, of mean, limit worse_by 0\.02/);
+  assert.match(await card.textContent(), /errors, mean: at most 0\.02 worse than the control/);
   assert.equal(await card.getByRole("alert").count(), 0);
   await close();
 }

@@ -1,5 +1,6 @@
 //! One tenant while the server runs: its settings, and what it uses.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use scheduler::{Behalf, Tenant};
@@ -16,21 +17,54 @@ pub(super) struct Member {
     identity: Tenant,
     /// The tenant's under all its settings. Every call is one short step under this lock, so what fits is admitted exactly,
     /// however many ask at once.
-    ledger: Arc<Mutex<Ledger>>,
+    account: Arc<Mutex<Account>>,
     clock: Clock,
+}
+
+/// What a tenant uses.
+#[derive(Default)]
+struct Account {
+    ledger: Ledger,
+    /// Since the server began.
+    used: Used,
+}
+
+/// What a tenant has used since the server began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Requests that were let in.
+    pub requests: u64,
+    /// Requests that a quota refused.
+    pub refused: u64,
+    /// Tokens of prompts and answers; of requests that run, not yet.
+    pub tokens: u64,
+}
+
+/// Where a tenant stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Since the server began.
+    pub used: Used,
+    /// Requests that run now.
+    pub journeys: u32,
+    /// How many may run at once, if that is bounded.
+    pub journeys_max: Option<u32>,
+    /// Requests and tokens a minute, where they are bounded.
+    pub levels: [Option<Level>; 2],
 }
 
 impl Member {
     pub(super) fn new(name: &str, table: &Table, identity: Tenant, clock: Clock) -> Self {
-        let ledger = Arc::new(Mutex::new(Ledger::new(table.quotas)));
-        Self { name: name.to_owned(), table: table.clone(), identity, ledger, clock }
+        let account = Account { ledger: Ledger::new(table.quotas), used: Used::default() };
+        let account = Arc::new(Mutex::new(account));
+        Self { name: name.to_owned(), table: table.clone(), identity, account, clock }
     }
 
     /// The same tenant under other settings.
     pub(super) fn with(&self, table: &Table) -> Self {
-        self.ledger().set_quotas(table.quotas);
-        let (ledger, clock) = (Arc::clone(&self.ledger), self.clock.clone());
-        Self { name: self.name.clone(), table: table.clone(), identity: self.identity, ledger, clock }
+        self.account().ledger.set_quotas(table.quotas);
+        let (account, clock) = (Arc::clone(&self.account), self.clock.clone());
+        Self { name: self.name.clone(), table: table.clone(), identity: self.identity, account, clock }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -63,19 +97,37 @@ impl Member {
 
     pub(super) fn reserve(&self, tokens: usize) -> Result<Bill, Refused> {
         let ask = tenant::Ask { journeys: 1, tokens: tokens as u64 };
-        let reservation = self.ledger().reserve(ask, self.clock.elapsed())?;
-        let (ledger, clock) = (Arc::clone(&self.ledger), self.clock.clone());
-        Ok(Bill::to(move |used| {
+        let reservation = {
+            let mut account = self.account();
+            let reserved = account.ledger.reserve(ask, self.clock.elapsed());
+            let Used { requests, refused, .. } = &mut account.used;
+            *(if reserved.is_ok() { requests } else { refused }) += 1;
+            reserved?
+        };
+        let (account, clock) = (Arc::clone(&self.account), self.clock.clone());
+        Ok(Bill::to(move |tokens| {
             let now = clock.elapsed();
-            ledger.lock().unwrap_or_else(PoisonError::into_inner).settle(reservation, used, now);
+            let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
+            account.ledger.settle(reservation, tokens, now);
+            account.used.tokens += tokens;
         }))
     }
 
     pub(super) fn levels(&self) -> [Option<Level>; 2] {
-        self.ledger().levels(self.clock.elapsed())
+        self.account().ledger.levels(self.clock.elapsed())
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn standing(&self) -> Standing {
+        let mut account = self.account();
+        Standing {
+            used: account.used,
+            journeys: account.ledger.journeys(),
+            journeys_max: self.table.quotas.journeys.map(NonZeroU32::get),
+            levels: account.ledger.levels(self.clock.elapsed()),
+        }
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

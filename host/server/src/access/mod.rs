@@ -17,6 +17,7 @@ use tenant::quota::Level;
 use tenant::{Denied, KeyId, KeyRecord, Keyring, Refused, Scope, Table};
 
 pub use clock::Clock;
+pub use member::{Standing, Used};
 
 use crate::config::OWN;
 use crate::control::policies::OPEN;
@@ -308,6 +309,12 @@ impl Caller {
             None => Ok(Bill::default()),
             Some(member) => member.reserve(ask.tokens_max(route.context)),
         }
+    }
+
+    /// What its tenant has used and may use; none where nothing is counted, as keys are not checked.
+    #[must_use]
+    pub fn standing(&self) -> Option<Standing> {
+        self.member.as_deref().map(Member::standing)
     }
 
     /// Where its quotas of requests and tokens a minute stand; nothing where there is no bound.

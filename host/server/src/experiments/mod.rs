@@ -2,18 +2,18 @@
 //!
 //! The rules are the `experiment` crate's. Here they are performed: a change is tried on a draft of what is served, made durable
 //! with its entry in the audit log, and then put in force, in this order; an answer is written into its experiment's
-//! [`book`] when it ends; a [`keeper`] saves the books and has guardrails looked at. Nothing here speaks HTTP.
+//! `book` when it ends; a `keeper` saves the books and has guardrails looked at. Nothing here speaks HTTP.
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`kept`] | an experiment as it is kept, and what a table of the configuration file means for it |
-//! | [`changes`] | beginning, changing and ending one; following the configuration file |
-//! | [`book`] | what the arms of one experiment did |
-//! | [`answers`] | which answer was of which arm, for feedback |
-//! | [`feedback`] | scores of answers |
-//! | [`keeper`] | what happens every second |
-//! | [`shadows`] | shadow arms: asked afterwards about answers that others gave |
-//! | [`show`] | an experiment as people are shown it |
+//! | `kept` | an experiment as it is kept, and what a table of the configuration file means for it |
+//! | `changes` | beginning, changing and ending one; following the configuration file |
+//! | `book` | what the arms of one experiment did |
+//! | `answers` | which answer was of which arm, for feedback |
+//! | `feedback` | scores of answers |
+//! | `keeper` | what happens every second |
+//! | `shadows` | shadow arms: asked afterwards about answers that others gave |
+//! | `show` | an experiment as people are shown it |
 
 mod answers;
 mod book;

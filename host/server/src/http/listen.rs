@@ -25,7 +25,7 @@ use crate::experiments::keeper;
 /// Serves until `shutdown` is cancelled and every running answer has ended, for which there is `settings.drain`.
 ///
 /// Requests that wait in line are answered too. At the deadline the runtime is stopped, so that every stream still ends
-/// with a word. Call [`Runtime::shut_down`] when this returns.
+/// with a word. Call [`Runtime::shut_down`](crate::runtime::Runtime::shut_down) when this returns.
 pub async fn serve(
     listener: TcpListener,
     control: Arc<Control>,

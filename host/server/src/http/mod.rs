@@ -24,6 +24,7 @@ mod prepare;
 mod random;
 mod report;
 mod running;
+mod usage;
 mod watch;
 
 use std::sync::Arc;
@@ -114,6 +115,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::text))
         .route("/v1/feedback", post(feedback::feedback))
+        .route("/v1/usage", get(usage::usage))
         .route("/health", get(watch::health))
         .route("/ready", get(watch::ready))
         .route("/metrics", get(watch::metrics))

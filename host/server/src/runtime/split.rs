@@ -19,7 +19,7 @@ use crate::config::{self, PolicySource};
 pub struct Split {
     /// The experiment, as it stands.
     pub experiment: Experiment,
-    /// Which of the experiments that had this name it is; see [`Split::is_of`].
+    /// Which of the experiments that had this name it is.
     pub begun_unix_ms: u64,
     /// Gives keys their arms.
     pub assigner: Assigner,

@@ -147,14 +147,28 @@ function weight(data, arm, changed) {
   return { node, input };
 }
 
+/// The share of each of an arm's models, in the order of their roles.
+function parts({ share = {}, models }) {
+  const order = models ?? Object.keys(share);
+  return order
+    .filter((model) => share[model] != null)
+    .map((model) => ({ model, colour: colourOf(model), part: share[model] }));
+}
+
+function inWords(arm) {
+  return (
+    parts(arm)
+      .map(({ model, part }) => `${model} ${percent(part)}`)
+      .join(", ") || "–"
+  );
+}
+
 function arms(data) {
   const ms = (times, key) => (times?.[key] == null ? "–" : `${number(1000 * times[key])} ms`);
   const settings = ({ settings }) =>
     Object.entries(settings ?? {})
       .map(([key, value]) => `${key} ${number(value)}`)
       .join(", ");
-  const parts = ({ share }) =>
-    Object.entries(share ?? {}).map(([model, part]) => ({ model, colour: colourOf(model), part }));
   const row = (arm) => [
     el("b", {}, arm.name),
     el(
@@ -170,13 +184,7 @@ function arms(data) {
       "span",
       {},
       shares(parts(arm)),
-      el(
-        "p",
-        { class: "quiet" },
-        parts(arm)
-          .map(({ model, part }) => `${model} ${percent(part)}`)
-          .join(", "),
-      ),
+      el("p", { class: "quiet" }, inWords(arm)),
     ),
     number(arm.tokens_per_s),
     `${ms(arm.ttft_s, "p50")} / ${ms(arm.ttft_s, "p99")}`,
@@ -204,17 +212,16 @@ function effects(data) {
   const all = data.readout ?? [];
   if (!all.length) return el("p", { class: "quiet" }, "No comparison yet.");
   const scale = (one) => 1.15 * Math.max(...[one.low, one.high, one.effect].map((value) => Math.abs(value ?? 0)), 1e-9);
-  const unit = (one) => (one.unit ? ` ${one.unit}` : "");
   const kind = (verdict) => ({ better: "good", worse: "bad" })[verdict] ?? "";
   const rows = all.map((one) => [
-    el("b", {}, `${one.metric}`),
+    el("span", {}, el("b", {}, one.metric), el("p", { class: "quiet" }, one.unit ?? "")),
     one.arm,
     el("span", { class: `badge ${kind(one.verdict)}` }, one.verdict),
     interval(one, scale(one)),
-    (one.effect > 0 ? "+" : "") + number(one.effect) + unit(one),
+    (one.effect > 0 ? "+" : "") + number(one.effect),
     one.low == null && one.high == null ? "anywhere yet" : `${number(one.low)} to ${number(one.high)}`,
-    number(one.control) + unit(one),
-    number(one.treatment) + unit(one),
+    number(one.control),
+    number(one.treatment),
   ]);
   const head = ["metric", "arm", "verdict", "interval around 0", "effect", "in numbers", "control", "treatment"];
   return table("Effects against the control; intervals hold however often one looks", head, rows);
@@ -226,7 +233,7 @@ function shadows(data) {
     arm.name,
     number(arm.answers),
     percent(arm.agreement),
-    plain(arm.share ?? "–"),
+    inWords(arm),
   ]);
   return table(
     "Shadows: they see copies of requests and never answer",
@@ -237,16 +244,14 @@ function shadows(data) {
 
 function guardrails(data) {
   if (!data.guardrails?.length) return null;
-  const item = (rail) =>
-    el(
-      "li",
-      { class: rail.crossed || rail.fired ? "error" : "" },
-      typeof rail === "string"
-        ? rail
-        : Object.entries(rail)
-            .map(([key, value]) => `${key} ${plain(value)}`)
-            .join(", "),
-    );
+  const words = {
+    above: (value) => `at most ${number(value)}`,
+    below: (value) => `at least ${number(value)}`,
+    worse_by: (value) => `at most ${number(value)} worse than the control`,
+  };
+  const limit = ([kind, value]) => (words[kind] ?? ((value) => `${kind} ${plain(value)}`))(value);
+  const item = ({ metric, of, limit: limits }) =>
+    el("li", {}, `${metric}, ${of}: `, Object.entries(limits ?? {}).map(limit).join(", "));
   return el("div", {}, el("h3", {}, "Guardrails"), el("ul", {}, data.guardrails.map(item)));
 }
 

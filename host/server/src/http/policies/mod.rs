@@ -204,7 +204,7 @@ fn acting(app: &App, caller: &Caller, options: &Options, name: &str) -> Result<C
         .ok_or_else(|| refused(&PoliciesError::Absent(name.to_owned())))
 }
 
-fn bad_query(error: &QueryRejection) -> ApiError {
+pub(super) fn bad_query(error: &QueryRejection) -> ApiError {
     ApiError::general(Fault::Value, error.body_text())
 }
 
