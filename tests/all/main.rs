@@ -25,6 +25,7 @@ mod lanes;
 mod made_keys;
 mod memory;
 mod misbehaving;
+mod observed;
 mod openapi;
 mod prebuilt;
 mod questions;
