@@ -90,6 +90,7 @@ fi
 
 say "Prometheus rules, and what the dashboard asks"
 "$promtool" check rules examples/deploy/alerts.yml
+"$promtool" test rules tests/deploy/alerts.yml
 "$python" tests/deploy/queries.py examples/deploy/grafana.json > "$folder/dashboard.yml"
 "$promtool" check rules "$folder/dashboard.yml"
 
