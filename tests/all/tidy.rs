@@ -88,6 +88,7 @@ fn unfinished_work_is_not_committed() {
 fn links_between_documents_lead_somewhere() {
     let documents = [
         "README.md",
+        "examples/deploy/README.md",
         "examples/policies/README.md",
         "host/ARCHITECTURE.md",
         "host/tinypair/README.md",

@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod body;
+mod description;
 mod draw;
 mod envelope;
 mod error;
@@ -32,7 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use tokio_util::sync::CancellationToken;
 
 pub use listen::serve;
@@ -107,39 +108,56 @@ impl App {
 
 /// All routes, in OpenAI's dialect to the last error.
 pub fn router(app: App) -> Router {
-    let routes = Router::new()
-        .route("/", get(page::index))
-        .route("/page/{file}", get(page::file))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::retrieve))
-        .route("/v1/chat/completions", post(generate::chat))
-        .route("/v1/completions", post(generate::text))
-        .route("/v1/feedback", post(feedback::feedback))
-        .route("/v1/usage", get(usage::usage))
-        .route("/health", get(watch::health))
-        .route("/ready", get(watch::ready))
-        .route("/metrics", get(watch::metrics))
-        .route("/admin/scheduler", get(watch::scheduler))
-        .route("/admin/policies", get(watch::policies))
-        .route("/admin/experiments", get(experiments::list))
-        .route(
-            "/admin/experiments/{name}",
-            get(experiments::show).put(experiments::put).delete(experiments::delete),
-        )
-        .route("/admin/experiments/{name}/{action}", post(experiments::act))
-        .route("/admin/config", get(watch::config))
-        .route("/admin/tenants/{name}/keys", get(keys::list).post(keys::make))
-        .route("/admin/tenants/{name}/keys/{id}", delete(keys::revoke))
-        .route("/admin/tenants/{name}/keys/{id}/rotate", post(keys::rotate))
-        .route("/admin/audit", get(audit::entries))
-        .route("/admin/audit/verify", get(audit::verify))
-        .merge(policies::routes())
+    let all = routes().into_iter().fold(Router::new(), |router, (path, of)| router.route(path, of));
+    let routes = all
         .fallback(unknown_url)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::guard))
         .with_state(app);
     // Around the router, not on its routes: it has the last word on all that the router adds to an answer.
     Router::new().fallback_service(routes).layer(from_fn(envelope::wrap))
+}
+
+/// Every path that is served, as the router writes it. What can be asked of each is told by `openapi.json`.
+#[must_use]
+pub fn paths() -> Vec<&'static str> {
+    routes().into_iter().map(|(path, _)| path).collect()
+}
+
+/// A path and its methods.
+type Served = (&'static str, MethodRouter<App>);
+
+fn routes() -> Vec<Served> {
+    let mut routes: Vec<Served> = vec![
+        ("/", get(page::index)),
+        ("/page/{file}", get(page::file)),
+        ("/openapi.json", get(description::show)),
+        ("/v1/models", get(models::list)),
+        ("/v1/models/{*id}", get(models::retrieve)),
+        ("/v1/chat/completions", post(generate::chat)),
+        ("/v1/completions", post(generate::text)),
+        ("/v1/feedback", post(feedback::feedback)),
+        ("/v1/usage", get(usage::usage)),
+        ("/health", get(watch::health)),
+        ("/ready", get(watch::ready)),
+        ("/metrics", get(watch::metrics)),
+        ("/admin/scheduler", get(watch::scheduler)),
+        ("/admin/policies", get(watch::policies)),
+        ("/admin/experiments", get(experiments::list)),
+        (
+            "/admin/experiments/{name}",
+            get(experiments::show).put(experiments::put).delete(experiments::delete),
+        ),
+        ("/admin/experiments/{name}/{action}", post(experiments::act)),
+        ("/admin/config", get(watch::config)),
+        ("/admin/tenants/{name}/keys", get(keys::list).post(keys::make)),
+        ("/admin/tenants/{name}/keys/{id}", delete(keys::revoke)),
+        ("/admin/tenants/{name}/keys/{id}/rotate", post(keys::rotate)),
+        ("/admin/audit", get(audit::entries)),
+        ("/admin/audit/verify", get(audit::verify)),
+    ];
+    routes.extend(policies::routes());
+    routes
 }
 
 async fn unknown_url(request: axum::extract::Request) -> ApiError {

@@ -50,7 +50,7 @@ pub use split::{Split, SplitArm, SplitError};
 pub use witness::{Course, Witness};
 
 use crate::config::{Config, Scheduling};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Stopwatch};
 use group::Group;
 use lane::LaneThreads;
 use places::Places;
@@ -223,6 +223,7 @@ impl Runtime {
             id,
             behalf: ask.behalf,
             told,
+            stopwatch: Stopwatch::start(),
             request,
             route: Arc::clone(route),
             decider,

@@ -17,7 +17,7 @@ use super::places::Held;
 use super::share::Seen;
 use super::subserver::Shared;
 use super::witness::{Witness, ended};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Stopwatch};
 
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
 /// of messages about journeys never exceeds the number of places, which is the capacity of every channel between
@@ -42,6 +42,8 @@ pub(super) struct Traveller {
     bill: Bill,
     /// Told after it what the journey did.
     witness: Witness,
+    /// What its times are measured with.
+    stopwatch: Stopwatch,
     pub(super) route: Arc<Route>,
     /// None for single models, and after the policy has failed.
     session: Option<Session>,
@@ -75,7 +77,7 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        (journey, behalf, (bill, witness)): (Journey, Behalf, (Bill, Witness)),
+        (journey, behalf, (bill, witness, stopwatch)): (Journey, Behalf, (Bill, Witness, Stopwatch)),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
@@ -88,6 +90,7 @@ impl Traveller {
             behalf,
             bill,
             witness,
+            stopwatch,
             route,
             session,
             client,
@@ -149,6 +152,7 @@ impl Traveller {
     pub(super) fn emit(&mut self) {
         let output = self.journey.take_output();
         self.witness.made(output.iter().map(|made| made.by));
+        self.metrics.tokens_made(&mut self.stopwatch, output.len());
         for made in output {
             self.route.by_role[made.by.index()].meter.token_made();
             self.bill.add(1);
@@ -165,7 +169,7 @@ impl Traveller {
             let seen = Seen { signals, fired: self.handoffs, others: self.others };
             self.route.learn(session.revision().descriptor(), seen);
         }
-        self.metrics.journey_ended(&last);
+        self.metrics.journey_ended(&last, &self.stopwatch);
         // Before the client knows: whoever asks again at once finds its place free.
         self.bill.settle();
         self.witness.considered(self.journey.take_considered());

@@ -6,6 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::KvUsage;
 
@@ -16,8 +17,11 @@ pub struct Meter {
     running: AtomicUsize,
     parked: AtomicUsize,
     kv_tokens: AtomicUsize,
+    /// Bytes of KV that are taken, and that there are.
+    kv_bytes: [AtomicUsize; 2],
     kv_hits: AtomicU64,
     steps: AtomicU64,
+    step_us: AtomicU64,
     rows: AtomicU64,
     fed: AtomicU64,
     generated: AtomicU64,
@@ -46,6 +50,17 @@ impl Meter {
         (self.steps.load(Relaxed), self.rows.load(Relaxed))
     }
 
+    /// Part of the memory for KV that is taken, from 0 to 1.
+    pub(super) fn kv_usage(&self) -> f64 {
+        let [taken, most] = [&self.kv_bytes[0], &self.kv_bytes[1]].map(|bytes| bytes.load(Relaxed));
+        if most == 0 { 0.0 } else { taken as f64 / most as f64 }
+    }
+
+    /// Time of all steps.
+    pub(super) fn step_time(&self) -> Duration {
+        Duration::from_micros(self.step_us.load(Relaxed))
+    }
+
     /// Tokens found in the prefix cache, summed.
     pub(super) fn kv_hits(&self) -> u64 {
         self.kv_hits.load(Relaxed)
@@ -65,12 +80,15 @@ impl Meter {
     pub(crate) fn set_journeys(&self, running: usize, parked: usize, kv: KvUsage) {
         self.kv_hits.store(kv.hit_tokens, Relaxed);
         self.kv_tokens.store(kv.tokens, Relaxed);
+        self.kv_bytes[0].store(kv.bytes.saturating_sub(kv.cached_bytes), Relaxed);
+        self.kv_bytes[1].store(kv.bytes_max, Relaxed);
         self.parked.store(parked, Relaxed);
         // Whoever sees that nobody runs any more sees what they left behind.
         self.running.store(running, Release);
     }
 
-    pub(crate) fn step(&self, rows: usize, tokens: usize) {
+    pub(crate) fn step(&self, rows: usize, tokens: usize, took: Duration) {
+        self.step_us.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
         self.steps.fetch_add(1, Relaxed);
         self.rows.fetch_add(rows as u64, Relaxed);
         self.fed.fetch_add(tokens as u64, Relaxed);

@@ -14,6 +14,10 @@ impl Family {
         Self { name, kind: "gauge", help }
     }
 
+    pub(super) const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: "histogram", help }
+    }
+
     pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: "counter", help }
     }
@@ -38,6 +42,11 @@ impl Page {
 
     pub(super) fn value(&mut self, family: &Family, labels: &str, value: impl Display) {
         self.line(format_args!("{PREFIX}_{}{labels} {value}", family.name));
+    }
+
+    /// A value of a family whose series have names of their own.
+    pub(super) fn part(&mut self, family: &Family, suffix: &str, labels: &str, value: impl Display) {
+        self.line(format_args!("{PREFIX}_{}{suffix}{labels} {value}", family.name));
     }
 
     pub(super) fn single(&mut self, family: &Family, value: impl Display) {

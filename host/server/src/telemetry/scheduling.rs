@@ -37,11 +37,14 @@ impl SchedulingGauges {
     pub(super) fn render(&self, page: &mut Page) {
         page.single(&PLANS, self.plans);
         page.single(&OVERLAP, self.overlap);
+        // Families are told without a plan too, so that nobody takes their names for misspelt.
+        page.head(&EXCLUSIVE);
         if let Some(is_exclusive) = self.is_exclusive {
-            page.single(&EXCLUSIVE, u8::from(is_exclusive));
+            page.value(&EXCLUSIVE, "", u8::from(is_exclusive));
         }
+        page.head(&PREDICTED);
         if let Some(predicted) = self.predicted_tokens_per_s {
-            page.single(&PREDICTED, predicted);
+            page.value(&PREDICTED, "", predicted);
         }
         page.per_model(&READY, &self.models, |model| model.ready);
         page.per_model(&THRESHOLD, &self.models, |model| model.threshold);

@@ -11,7 +11,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,22 +19,23 @@ pub(super) use refused::refused;
 
 use super::error::{ApiError, Fault};
 use super::watch::not_ready;
-use super::{App, body};
+use super::{App, Served, body};
 use crate::access::Caller;
 use crate::config::{COMPONENT_BYTES_MAX, OWN};
 use crate::control::ControlError;
 use crate::control::policies::{Name, PoliciesError, Policy, Upload};
 
 /// `/v1/policies` and what is below it.
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> [Served; 4] {
     // The bound in force is held part by part; this one is for what comes between them.
     let most = COMPONENT_BYTES_MAX + parts::BESIDE_BYTES_MAX;
     let upload = put(upload).layer(DefaultBodyLimit::max(most));
-    Router::new()
-        .route("/v1/policies", get(list))
-        .route("/v1/policies/{name}", upload.get(show).delete(delete))
-        .route("/v1/policies/{name}/activate", post(activate))
-        .route("/v1/policies/{name}/rollback", post(roll_back))
+    [
+        ("/v1/policies", get(list)),
+        ("/v1/policies/{name}", upload.get(show).delete(delete)),
+        ("/v1/policies/{name}/activate", post(activate)),
+        ("/v1/policies/{name}/rollback", post(roll_back)),
+    ]
 }
 
 /// What may stand behind `?`.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use engine::{Engine, EngineError, Row};
 use journey::{Consult, Draw, Effect, Journey, JourneyId, Sampled};
@@ -219,9 +220,10 @@ impl DecodeLoop {
                 row(of, *share, own)
             })
             .collect();
-        self.meter.step(rows.len(), rows.iter().map(|row| row.tokens.len()).sum());
-        let engine = &mut self.engine;
+        let (engine, begun) = (&mut self.engine, Instant::now());
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
+        let tokens = rows.iter().map(|row| row.tokens.len()).sum();
+        self.meter.step(rows.len(), tokens, begun.elapsed());
         match outcome {
             Ok(Ok(sampled)) => {
                 let mut sampled = sampled.into_iter();

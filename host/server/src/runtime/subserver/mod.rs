@@ -28,7 +28,7 @@ use super::lane::LaneHandle;
 use super::places::Places;
 use super::traveller::{Accepted, Place, Traveller};
 use super::witness::Witness;
-use crate::telemetry::{Meter, Metrics, Waiting};
+use crate::telemetry::{Meter, Metrics, Stopwatch, Waiting};
 pub(super) use cross_model::Peers;
 pub(super) use fleet::Fleet;
 
@@ -40,6 +40,8 @@ pub(super) struct Submission {
     pub(super) behalf: Behalf,
     /// Who is told when it is over.
     pub(super) told: (Bill, Witness),
+    /// Since it was accepted.
+    pub(super) stopwatch: Stopwatch,
     pub(super) request: Request,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
