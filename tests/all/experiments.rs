@@ -1,11 +1,14 @@
 //! Experiments as operators and clients meet them: who gets which arm and keeps it, and how an experiment changes.
 
+use std::fs;
 use std::path::Path;
 
 use e2e::{Reply, Server};
+use policy::Call;
 use serde_json::{Value, json};
 use tokenrouter::config::{Config, EMBEDDED};
 
+use super::guest::{Guest, TRAP};
 use super::http_keys::{key, line, server_of};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -16,6 +19,21 @@ pub(crate) fn kept_in(folder: &Path, more: &str) -> Server {
     let server = format!("[server]\ndata_dir = {:?}", folder.display().to_string());
     let config = EMBEDDED.replacen("[server]", &server, 1);
     Server::start(&format!("{config}\n{more}"))
+}
+
+/// An experiment `new` that gives a part of the users to a policy that traps from the 21st token on, which no rehearsal comes
+/// to, and that is rolled back where more than a part of the answers fall back.
+pub(crate) fn traps_late(folder: &Path, weight_bp: u16, above: f64) -> String {
+    let file = folder.join("traps.wasm");
+    let late = format!("(if (i32.ge_u (local.get $index) (i32.const 20)) (then {TRAP}))");
+    fs::write(&file, Guest::good().always(Call::Route, &late).component()).expect("written");
+    format!(
+        "[experiments.new]\nroute = \"pair/entropy\"\nseed = \"a seed that nobody knows\"\nsticky = \"user\"\narms = [\n\
+         {{ name = \"control\", weight_bp = {} }},\n{{ name = \"traps\", weight_bp = {weight_bp}, policy = {:?} }}]\n\
+         [[experiments.new.guardrails]]\nmetric = \"fallbacks\"\nof = \"mean\"\nlimit = {{ above = {above} }}",
+        10_000 - weight_bp,
+        file.display().to_string()
+    )
 }
 
 /// An experiment that gives a part of the keys to the margin policy.

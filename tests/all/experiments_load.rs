@@ -2,15 +2,12 @@
 //! lost, every stream ends, and each is of one arm and one revision from its first to its last token.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use e2e::{Events, Server};
 use futures_util::future::join_all;
-use policy::Call;
 use serde_json::{Value, json};
 
-use super::experiments::{admin, definition, kept_in};
-use super::guest::{Guest, TRAP};
+use super::experiments::{admin, definition, kept_in, traps_late};
 use super::questions::question;
 
 const STREAMS: usize = 50;
@@ -96,15 +93,7 @@ async fn streams_keep_their_arm_through_weights_promotion_and_a_return() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_end_well_while_a_guardrail_rolls_back() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("traps.wasm");
-    let late = format!("(if (i32.ge_u (local.get $index) (i32.const 20)) (then {TRAP}))");
-    fs::write(&file, Guest::good().always(Call::Route, &late).component()).expect("written");
-    let table = format!(
-        "[experiments.new]\nroute = \"pair/entropy\"\nseed = \"a seed that nobody knows\"\nsticky = \"user\"\narms = [\n\
-         {{ name = \"control\", weight_bp = 3000 }},\n{{ name = \"traps\", weight_bp = 7000, policy = {:?} }}]\n\
-         [[experiments.new.guardrails]]\nmetric = \"fallbacks\"\nof = \"mean\"\nlimit = {{ above = 0.2 }}",
-        file.display().to_string()
-    );
+    let table = traps_late(folder.path(), 7000, 0.2);
     let server = kept_in(&folder.path().join("state"), &table);
     let mut arms = BTreeSet::new();
     for _ in 0..20 {

@@ -1,16 +1,13 @@
 //! What may be concluded: scores of real answers find the better arm, and a guardrail ends the worse one by itself.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use e2e::Server;
 use futures_util::StreamExt;
-use policy::Call;
 use serde_json::{Value, json};
 use tinypair::problems::{Mix, Problem, held_out};
 
-use super::experiments::{admin, definition, kept_in, refused};
-use super::guest::{Guest, TRAP};
+use super::experiments::{admin, definition, kept_in, refused, traps_late};
 use super::http_keys::{key, line};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -93,16 +90,7 @@ async fn scores_of_real_answers_find_the_better_arm_and_it_is_promoted_under_loa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guardrail_rolls_back_a_policy_that_traps_and_keeps_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("traps.wasm");
-    // From the 21st token on, which no rehearsal comes to.
-    let late = format!("(if (i32.ge_u (local.get $index) (i32.const 20)) (then {TRAP}))");
-    fs::write(&file, Guest::good().always(Call::Route, &late).component()).expect("written");
-    let table = format!(
-        "[experiments.new]\nroute = \"pair/entropy\"\nseed = \"a seed that nobody knows\"\nsticky = \"user\"\narms = [\n\
-         {{ name = \"control\", weight_bp = 5000 }},\n{{ name = \"traps\", weight_bp = 5000, policy = {:?} }}]\n\
-         [[experiments.new.guardrails]]\nmetric = \"fallbacks\"\nof = \"mean\"\nlimit = {{ above = 0.1 }}",
-        file.display().to_string()
-    );
+    let table = traps_late(folder.path(), 5000, 0.1);
     let data = folder.path().join("state");
     let server = kept_in(&data, &table);
     let problems = held_out(Mix::DEFAULT, 78, 400);

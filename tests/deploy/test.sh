@@ -7,14 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-install() {
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" > /dev/null
-}
+source tests/install.sh
 
 say() {
     printf -- '-- %s\n' "$*"

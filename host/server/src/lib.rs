@@ -16,3 +16,4 @@ pub mod runtime;
 pub mod telemetry;
 pub mod terminal;
 pub mod trial;
+mod unix;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use crate::unix;
 
 /// The system's clocks, which whoever holds a clone can put forward: a test need not wait for a minute to pass.
 #[derive(Clone, Debug)]
@@ -32,7 +34,6 @@ impl Clock {
     /// Seconds since 1970.
     #[must_use]
     pub fn unix_s(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-        now + self.skipped.load(Ordering::Relaxed)
+        unix::now_s() + self.skipped.load(Ordering::Relaxed)
     }
 }

@@ -1,13 +1,13 @@
 //! `tokenrouter key`: API keys of tenants.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::Subcommand;
 use tenant::key::Secret;
 
 use super::CliError;
+use crate::config::toml_key;
 use crate::http::secret;
 use crate::terminal::{Terminal, palette};
+use crate::unix;
 
 /// Make API keys.
 #[derive(Debug, Subcommand)]
@@ -32,7 +32,7 @@ pub(super) struct New {
 }
 
 pub(super) fn new(args: &New, terminal: &Terminal) -> Result<(), CliError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    let now = unix::now_s();
     let made = Secret::of(secret());
     let style = palette::STRONG;
     terminal
@@ -51,12 +51,6 @@ fn line(made: &Secret, admin: bool, now_unix_s: u64) -> String {
     let (id, digest) = (made.id(), String::from(made.digest()));
     let scope = if admin { "scope = \"admin\", " } else { "" };
     format!("{{ id = \"{id}\", {scope}created_unix_s = {now_unix_s}, digest = \"{digest}\" }},")
-}
-
-/// A name as TOML wants it in the head of a table.
-fn toml_key(name: &str) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 #[cfg(test)]

@@ -48,11 +48,7 @@ impl Difference {
     /// The key as it is written in a file.
     #[must_use]
     pub fn key(&self) -> String {
-        let quoted = |key: &String| {
-            let bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-            if bare && !key.is_empty() { key.clone() } else { format!("{key:?}") }
-        };
-        self.path.iter().map(quoted).collect::<Vec<_>>().join(".")
+        self.path.iter().map(|key| toml_key(key)).collect::<Vec<_>>().join(".")
     }
 }
 
@@ -66,6 +62,12 @@ impl fmt::Display for Difference {
             (None, None) => write!(f, "{key}"),
         }
     }
+}
+
+/// A name as TOML wants it in the head of a table.
+pub(crate) fn toml_key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 fn collect(path: &mut Vec<String>, before: &Value, after: &Value, found: &mut Vec<Difference>) {

@@ -16,6 +16,7 @@ mod tree;
 mod uploads;
 
 pub use differences::Difference;
+pub(crate) use differences::toml_key;
 pub use error::ConfigError;
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;

@@ -7,6 +7,7 @@ use tenant::{Denied, KeyId, KeyRecord, Keyring, Scope};
 use super::{Control, ControlError};
 use crate::access::MadeKey;
 use crate::http::secret;
+use crate::unix;
 
 /// A key that cannot be made or revoked.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +113,7 @@ impl Control {
             change.put(Kind::Key, &record.id.to_string(), &key, Why { action, detail: &detail }).map(drop)
         };
         let store = self.store()?;
-        store.change(who, self.unix_ms(), |change| keys.iter().try_for_each(|key| put(change, key)))?;
+        store.change(who, unix::now_ms(), |change| keys.iter().try_for_each(|key| put(change, key)))?;
         self.access.set(&self.config().tenants, &self.made_keys()?);
         Ok(())
     }

@@ -9,7 +9,6 @@ mod reload;
 mod watch;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use policy::Revision;
@@ -164,12 +163,6 @@ impl Control {
             tracing::error!(%error, "a change panicked; please report this");
             Err(ControlError::Panicked.into())
         })
-    }
-
-    /// Milliseconds since 1970.
-    fn unix_ms(&self) -> u64 {
-        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Control, ControlError};
 use crate::config::{Config, ConfigError, Difference};
 use crate::experiments::ExperimentError;
 use crate::runtime::{LoadProgress, StartError};
+use crate::unix;
 
 /// A configuration that does not take the place of the one in force.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,7 @@ impl Control {
             return Ok(differences);
         }
         let begun = self.experiments.foresee(next).map_err(Box::new)?;
+        let made_keys = self.made_keys()?;
         let touches = |table: &str| differences.iter().any(|one| one.path[0] == table);
         self.runtime.change(|draft| {
             if touches("sandbox") {
@@ -75,7 +77,7 @@ impl Control {
         if touches("scheduler") {
             self.runtime.reschedule(&next.scheduler);
         }
-        self.access.set(&next.tenants, &self.made_keys()?);
+        self.access.set(&next.tenants, &made_keys);
         self.config.store(Arc::new(next.clone()));
         self.experiments.follow(self, next).map_err(Box::new)?;
         Ok(differences)
@@ -101,6 +103,6 @@ impl Control {
     fn log(&self, written: &serde_json::Value, why: Why<'_>) -> Result<(), ControlError> {
         let Ok(store) = self.store() else { return Ok(()) };
         let put = |change: &mut Change<'_>| change.put(Kind::Configuration, "server", written, why).map(drop);
-        Ok(store.change::<_, StoreError>("file", self.unix_ms(), put)?)
+        Ok(store.change::<_, StoreError>("file", unix::now_ms(), put)?)
     }
 }

@@ -14,10 +14,11 @@ use store::{Area, Kind, Store, StoreError, Why};
 
 use super::book::{Book, Saved};
 use super::kept::{Wanted, wanted};
-use super::{Entry, ExperimentError, Experiments, Kept, Source, now_unix_ms};
+use super::{Entry, ExperimentError, Experiments, Kept, Source};
 use crate::config::Config;
 use crate::control::Control;
 use crate::runtime::{Draft, SplitError};
+use crate::unix;
 
 impl Experiments {
     /// Brings back what is kept, then follows the configuration. What is kept and does not fit any more stays, and says why.
@@ -136,7 +137,7 @@ impl Experiments {
             draft.clear_split(&there.kept.experiment, there.kept.begun_unix_ms);
             if let Ok(store) = control.store() {
                 let why = Why { action: "delete", detail: &detail };
-                store.change(who, now_unix_ms(), |change| change.remove(Kind::Experiment, name, why))?;
+                store.change(who, unix::now_ms(), |change| change.remove(Kind::Experiment, name, why))?;
             }
             self.replace(name, None);
             Ok(())
@@ -198,7 +199,7 @@ impl Experiments {
         let (experiment, described) = Experiment::create(definition)?;
         let earlier = self.all.load().get(&experiment.definition.name).map(|entry| entry.kept.begun_unix_ms);
         // Different from that of an earlier one of the name, whatever the clock says.
-        let begun_unix_ms = now_unix_ms().max(earlier.map_or(0, |earlier| earlier + 1));
+        let begun_unix_ms = unix::now_ms().max(earlier.map_or(0, |earlier| earlier + 1));
         self.commit(control, Kept { experiment, source, begun_unix_ms }, (&described, who))
     }
 
@@ -236,7 +237,8 @@ impl Experiments {
             }
             if let Ok(store) = control.store() {
                 let why = Why { action: described.action, detail: &described.detail };
-                store.change(who, now_unix_ms(), |change| change.put(Kind::Experiment, &name, &kept, why))?;
+                store
+                    .change(who, unix::now_ms(), |change| change.put(Kind::Experiment, &name, &kept, why))?;
             }
             let book = book(there, &kept);
             self.replace(&name, Some(Entry { kept, book, problem: None }));

@@ -2,9 +2,10 @@
 
 use store::{Area, StoreError};
 
+use super::Experiments;
 use super::answers::{AGE_MS_MAX, Scorable};
-use super::{Experiments, now_unix_ms};
 use crate::control::Control;
+use crate::unix;
 
 /// How good an answer was.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,7 +72,7 @@ impl Experiments {
         }
         let Ok(store) = control.store() else { return Ok(None) };
         let kept = store.observed::<Scorable>(Area::Feedback, &key(id))?;
-        let oldest = now_unix_ms().saturating_sub(AGE_MS_MAX);
+        let oldest = unix::now_ms().saturating_sub(AGE_MS_MAX);
         Ok(kept.filter(|scorable| scorable.at_unix_ms >= oldest))
     }
 }

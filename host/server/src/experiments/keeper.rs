@@ -8,9 +8,10 @@ use store::{Area, Store, StoreError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::Experiments;
 use super::feedback::key;
-use super::{Experiments, now_unix_ms};
 use crate::control::Control;
+use crate::unix;
 
 /// Looks after the experiments of a server until `stop` is cancelled, and saves what was observed before it returns.
 pub(crate) async fn keep(control: Arc<Control>, stop: CancellationToken) {
@@ -84,7 +85,7 @@ impl Experiments {
 
     /// Saves what is new. Answers go first: if the server stops in between, a score is lost and not counted twice.
     fn save(&self, store: &Store) -> Result<(), StoreError> {
-        let now = now_unix_ms();
+        let now = unix::now_ms();
         let answers: Vec<_> = self.answers.unsaved().into_iter().map(|(id, of)| (id, key(id), of)).collect();
         if !answers.is_empty() {
             let items = answers.iter().map(|(_, key, of)| (key.as_str(), of));
@@ -104,7 +105,7 @@ impl Experiments {
     }
 
     fn forget(&self, store: &Store) -> Result<(), StoreError> {
-        let forgotten = store.forget_before(Area::Feedback, self.answers.oldest_unix_ms(now_unix_ms()))?;
+        let forgotten = store.forget_before(Area::Feedback, self.answers.oldest_unix_ms(unix::now_ms()))?;
         tracing::debug!(forgotten, "answers that cannot be scored any more");
         Ok(())
     }

@@ -27,13 +27,13 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use experiment::Unit;
 
 use crate::config::Config;
 use crate::runtime::{Route, Runtime, Split, Witness};
+use crate::unix;
 use answers::{Answers, Scorable};
 use book::Book;
 pub use error::ExperimentError;
@@ -118,7 +118,7 @@ impl Experiments {
             arm: assigned.arm,
             unit,
             owner,
-            at_unix_ms: now_unix_ms(),
+            at_unix_ms: unix::now_ms(),
             is_scored: false,
         };
         self.answers.add(id, scorable);
@@ -154,9 +154,4 @@ impl Assigned {
     pub fn arm_name(&self) -> &str {
         &self.split.arms[self.arm].name
     }
-}
-
-fn now_unix_ms() -> u64 {
-    let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }

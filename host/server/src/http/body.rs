@@ -6,18 +6,16 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, header};
 use futures_util::StreamExt;
 
-use super::HttpSettings;
+use super::App;
 use super::error::{ApiError, Fault};
 
 /// The whole body.
 ///
 /// # Errors
 /// [`Fault::TooLarge`], [`Fault::Slow`], [`Fault::Encoding`]; [`Fault::Json`] if the client breaks off.
-pub(super) async fn read(
-    headers: &HeaderMap,
-    body: Body,
-    (most, settings): (usize, &HttpSettings),
-) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
+    // Of the configuration in force: it may have changed since the last request.
+    let (most, settings) = (app.control.config().server.body_bytes_max.get(), &app.settings);
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|value| *value != "identity") {
         let message = format!("a body with content-encoding {encoding:?} is not read; send plain JSON");
         return Err(ApiError::general(Fault::Encoding, message));

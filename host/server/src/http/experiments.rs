@@ -146,8 +146,7 @@ struct Nothing {}
 
 /// A body of this form; serde says what is wrong with another.
 async fn read<T: DeserializeOwned>(app: &App, headers: &HeaderMap, body: Body) -> Result<T, ApiError> {
-    let body =
-        body::read(headers, body, (app.control.config().server.body_bytes_max.get(), &app.settings)).await?;
+    let body = body::read(app, headers, body).await?;
     serde_json::from_slice(&body).map_err(|error| {
         let fault = if error.is_data() { Fault::Value } else { Fault::Json };
         ApiError::general(fault, format!("the body cannot be read: {error}"))

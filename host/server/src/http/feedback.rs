@@ -22,8 +22,7 @@ pub(super) async fn feedback(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let body =
-        body::read(&headers, body, (app.control.config().server.body_bytes_max.get(), &app.settings)).await?;
+    let body = body::read(&app, &headers, body).await?;
     let value: Value = serde_json::from_slice(&body)
         .map_err(|error| ApiError::general(Fault::Json, format!("the body must be JSON; {error}")))?;
     let (items, is_list) = match value {

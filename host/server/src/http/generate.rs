@@ -59,8 +59,7 @@ async fn generate(
         return Err(not_ready(app));
     }
     let running = app.running.begin();
-    let body =
-        body::read(&headers, body, (app.control.config().server.body_bytes_max.get(), &app.settings)).await?;
+    let body = body::read(app, &headers, body).await?;
     let prepared = prepare_off_thread(app, caller, dialect, (headers, body)).await?;
     let reserved = caller.reserve(&prepared.ask, &prepared.selected.route);
     let bill = reserved.map_err(|refused| ApiError::over_quota(&refused))?;

@@ -97,8 +97,7 @@ impl From<ControlError> for ApiError {
 
 /// A body without which the defaults hold.
 async fn fields(app: &App, headers: &HeaderMap, content: Body) -> Result<Fields, ApiError> {
-    let most = app.control.config().server.body_bytes_max.get();
-    let content = body::read(headers, content, (most, &app.settings)).await?;
+    let content = body::read(app, headers, content).await?;
     if content.is_empty() {
         return Fields::of(json!({}), "");
     }

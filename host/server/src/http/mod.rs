@@ -29,7 +29,7 @@ mod usage;
 mod watch;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -42,6 +42,7 @@ pub(crate) use random::secret;
 use crate::config::Config;
 use crate::control::Control;
 use crate::runtime::Runtime;
+use crate::unix;
 use error::ApiError;
 use running::Running;
 
@@ -96,7 +97,7 @@ impl App {
     #[must_use]
     pub fn new(control: Arc<Control>, settings: HttpSettings, shutdown: CancellationToken) -> Self {
         let runtime = Arc::clone(control.runtime());
-        let (running, started) = (Running::default(), seconds_since_1970());
+        let (running, started) = (Running::default(), unix::now_s());
         Self { runtime, control, settings, shutdown, running, started }
     }
 
@@ -166,10 +167,6 @@ async fn unknown_url(request: axum::extract::Request) -> ApiError {
 
 async fn wrong_method(request: axum::extract::Request) -> ApiError {
     ApiError::wrong_method(request.method().as_str(), request.uri().path())
-}
-
-fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }
 
 /// Connections beyond those that wait for an answer.

@@ -1,7 +1,5 @@
 //! For those who watch over the server: alive, ready, metrics.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -10,6 +8,7 @@ use serde_json::json;
 use super::App;
 use super::error::{ApiError, Fault};
 use crate::telemetry::experiments_page;
+use crate::unix;
 
 /// The process answers.
 pub(super) async fn health() -> Response {
@@ -48,12 +47,11 @@ pub(super) async fn config(State(app): State<App>) -> Response {
         return axum::Json(json!({"file": null})).into_response();
     };
     let status = watch.status();
-    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0.0, |age| age.as_secs_f64());
-    let failed = status.failed.map(|(at, error)| json!({"at": seconds(at), "error": error}));
+    let failed = status.failed.map(|(at, error)| json!({"at": unix::seconds(at), "error": error}));
     axum::Json(json!({
         "file": watch.path().display().to_string(),
         "reloads": status.reloads,
-        "last": status.last.map(seconds),
+        "last": status.last.map(unix::seconds),
         "failed": failed,
     }))
     .into_response()

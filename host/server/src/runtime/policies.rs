@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::catalog::{Catalog, Route};
 use crate::telemetry::{PolicyGauges, RevisionGauges, RouteGauges};
+use crate::unix;
 
 /// The policy of every route: what it is, which revision serves and how it does.
 pub(super) fn report(catalog: &Catalog) -> Value {
@@ -92,7 +93,7 @@ fn health(health: &Health) -> Value {
     };
     json!({
         "state": state,
-        "since": seconds(health.since),
+        "since": unix::seconds(health.since),
         "retry_in_s": retry_in,
         "calls": health.calls,
         "failures": health.failures,
@@ -108,7 +109,7 @@ fn health(health: &Health) -> Value {
 }
 
 fn lane(health: &LaneHealth) -> Value {
-    let since = |(_, since): &(Reason, SystemTime)| seconds(*since);
+    let since = |(_, since): &(Reason, SystemTime)| unix::seconds(*since);
     let why = |(reason, _): &(Reason, SystemTime)| why(reason);
     json!({
         "lane": if health.lane == Lane::Own { "own" } else { "in-step" },
@@ -139,7 +140,7 @@ fn file(file: &PolicyFile) -> Value {
     let status = file.status();
     let failed = |failed: &FailedLoad| {
         json!({
-            "at": seconds(failed.at),
+            "at": unix::seconds(failed.at),
             "revision": failed.digest.map(|digest| digest.to_string()),
             "error": failed.error.to_string(),
         })
@@ -149,9 +150,4 @@ fn file(file: &PolicyFile) -> Value {
         "loads": status.loads,
         "failed": status.failed.as_ref().map(failed),
     })
-}
-
-/// Since 1970.
-fn seconds(at: SystemTime) -> f64 {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use store::policy_history::{Activation, HistoryError, PolicyHistory};
 use store::{Digest, Kind, Why};
 
-use super::{Name, PoliciesError, Policy, now_unix_ms, remove_unnamed};
+use super::{Name, PoliciesError, Policy, remove_unnamed};
 use crate::control::Control;
+use crate::unix;
 
 impl Control {
     /// Another revision serves.
@@ -23,7 +24,7 @@ impl Control {
             if history.serving() == Some(digest) {
                 return Ok(history.clone());
             }
-            let (at_unix_ms, by, reason) = (now_unix_ms(), by.to_owned(), "activated".to_owned());
+            let (at_unix_ms, by, reason) = (unix::now_ms(), by.to_owned(), "activated".to_owned());
             history.activate(Activation { digest, at_unix_ms, by, reason })
         })
         .await
@@ -47,7 +48,7 @@ impl Control {
             let store = control.store()?;
             let detail = format!("{} revisions", history.revisions.len());
             let why = Why { action: "delete", detail: &detail };
-            store.change(&by, now_unix_ms(), |change| change.remove(Kind::Policy, &name.key(), why))?;
+            store.change(&by, unix::now_ms(), |change| change.remove(Kind::Policy, &name.key(), why))?;
             control.publish(&name, None);
             // What nobody names is of no use; that it is still there does no harm.
             if let Err(error) = remove_unnamed(store) {
@@ -82,9 +83,9 @@ impl Control {
                 control.check_serving(&name, &next)?;
                 let detail = next.serving().map_or_else(String::new, |digest| format!("revision {digest}"));
                 let why = Why { action, detail: &detail };
-                control
-                    .store()?
-                    .change(&by, now_unix_ms(), |change| change.put(Kind::Policy, &name.key(), &next, why))?;
+                control.store()?.change(&by, unix::now_ms(), |change| {
+                    change.put(Kind::Policy, &name.key(), &next, why)
+                })?;
                 control.publish(&name, Some(&next));
             }
             control.policy(&name)

@@ -16,7 +16,6 @@ mod view;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use store::policy_history::{Manifest, PolicyHistory};
@@ -195,12 +194,6 @@ fn collect_revisions(value: &Value, named: &mut BTreeSet<Digest>) {
         Value::Array(values) => values.iter().for_each(|value| collect_revisions(value, named)),
         _ => {}
     }
-}
-
-/// Milliseconds since 1970.
-fn now_unix_ms() -> u64 {
-    let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
 const NAME_MOST: usize = 64;

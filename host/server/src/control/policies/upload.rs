@@ -6,9 +6,10 @@ use policy::Revision;
 use store::policy_history::{Activation, Manifest, PolicyHistory, Uploaded};
 use store::{Digest, Kind, Why};
 
-use super::{Name, PoliciesError, Policy, Turn, gate, now_unix_ms, remove_unnamed, uploaded};
+use super::{Name, PoliciesError, Policy, Turn, gate, remove_unnamed, uploaded};
 use crate::control::{Control, ControlError};
 use crate::runtime::{Library, plain};
+use crate::unix;
 
 /// What somebody uploads.
 #[derive(Debug)]
@@ -147,7 +148,7 @@ impl Control {
         let Checked { upload, revision, .. } = checked;
         let Upload { name, by, .. } = upload;
         self.check_room(name)?;
-        let (store, at_unix_ms) = (self.store()?, now_unix_ms());
+        let (store, at_unix_ms) = (self.store()?, unix::now_ms());
         let digest = store.blobs().put(&upload.component)?;
         let revisions_max = self.uploads().revisions_max.get();
         let there = store.get::<PolicyHistory>(Kind::Policy, &name.key())?.map(|record| record.value);

@@ -140,12 +140,7 @@ async fn activate(
     request: Request,
 ) -> Result<Json<Policy>, ApiError> {
     let (parts, content) = request.into_parts();
-    let content = body::read(
-        &parts.headers,
-        content,
-        (app.control.config().server.body_bytes_max.get(), &app.settings),
-    )
-    .await?;
+    let content = body::read(&app, &parts.headers, content).await?;
     let Activate { revision } = serde_json::from_slice(&content).map_err(|error| {
         ApiError::field(Fault::Value, "revision", format!("send {{\"revision\": \"SHA-256\"}}: {error}"))
     })?;

@@ -18,9 +18,9 @@ use policy::Settings;
 use serde_json::Value;
 
 use super::parse::{Dialect, Shape};
-use super::seconds_since_1970;
 use crate::experiments::Assigned;
 use crate::runtime::{Answer, Route};
+use crate::unix;
 use logprobs::Logprobs;
 use object::Head;
 use piece::Piece;
@@ -58,7 +58,7 @@ impl Report {
             fell_back: None,
         };
         Self {
-            head: Head { dialect, id, created: seconds_since_1970(), model, fingerprint: revision },
+            head: Head { dialect, id, created: unix::now_s(), model, fingerprint: revision },
             shape,
             route: Arc::clone(&answer.route),
             vocabulary: answer.route.tokenizer.vocabulary(),
