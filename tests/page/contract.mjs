@@ -1,9 +1,9 @@
-// The page's own logic in states that no running server shows at will, over answers that the test gives in its place: an
-// experiment in every state, uploads, feedback, and texts that try to be more than text.
+// The page's own logic in states that no running server shows at will, over answers that the test gives in its place: every
+// verdict, an alarm, endpoints that a key does not open, and texts that try to be more than text.
 
 import assert from "node:assert/strict";
 import { answer, mock, ready, stream, visit } from "./harness.mjs";
-import { events, experiment, upload } from "./samples.mjs";
+import { events, experiment } from "./samples.mjs";
 
 async function answers(page, texts) {
   const body = events(texts);
@@ -47,30 +47,6 @@ export async function texts_that_look_like_html_stay_texts({ browser, url }) {
   await close();
 }
 
-export async function an_answer_is_judged({ browser, url }) {
-  const { page, close } = await visit(browser, url);
-  await ready(page);
-  let status = 200;
-  const asked = await mock(page, "/v1/feedback", () => ({
-    status,
-    json: status === 200 ? {} : { error: { message: "there is no POST /v1/feedback", code: "unknown_url" } },
-  }));
-  assert.equal(await page.locator("#feedback").isVisible(), false);
-  await stream(page);
-  await page.getByRole("button", { name: "Good answer" }).click();
-  await page.getByText("Noted.").waitFor();
-  status = 404;
-  await page.getByRole("button", { name: "Bad answer" }).click();
-  await page.getByText("This server takes no feedback.").waitFor();
-  const sent = asked.map(({ body }) => JSON.parse(body));
-  assert.deepEqual(
-    sent.map(({ score }) => score),
-    [1, 0],
-  );
-  assert.match(sent[0].id, /^chatcmpl-[0-9a-f]{16}$/);
-  await close();
-}
-
 export async function an_experiment_shows_its_arms_and_which_differences_are_real({ browser, url }) {
   const { page, close } = await visit(browser, url);
   await mock(page, "/admin/experiments", () => ({ json: { experiments: [experiment()] } }));
@@ -110,64 +86,6 @@ export async function an_experiment_shows_its_arms_and_which_differences_are_rea
   await close();
 }
 
-export async function weights_move_and_the_control_takes_the_rest({ browser, url }) {
-  const { page, close } = await visit(browser, url);
-  const asked = await mock(page, "/admin/experiments", () => ({ json: { experiments: [experiment()] } }));
-  await page.getByRole("tab", { name: "Experiments" }).click();
-  const form = page.getByRole("form", { name: "Weights of threshold" });
-  const apply = form.getByRole("button", { name: "Apply weights" });
-  assert.ok(await apply.isDisabled());
-  await form.getByLabel("bolder", { exact: true }).fill("33.25");
-  assert.equal(await form.locator("output").textContent(), "66.75 %");
-  await form.getByLabel("bolder, slider").press("ArrowRight");
-  assert.equal(await form.getByLabel("bolder", { exact: true }).inputValue(), "34");
-  await apply.click();
-  await page.getByText("a new phase has begun").waitFor();
-  const { path, body } = asked.find(({ method }) => method === "POST");
-  assert.deepEqual(
-    [path, JSON.parse(body)],
-    ["/admin/experiments/threshold/weights", { weights_bp: { bolder: 3400 } }],
-  );
-  assert.equal(await form.getByLabel("bolder, slider").getAttribute("max"), "50", "the arm's ceiling");
-  await close();
-}
-
-export async function an_experiment_is_paused_promoted_and_rolled_back_for_a_reason({ browser, url }) {
-  const { page, close } = await visit(browser, url);
-  let state = "running";
-  const moves = { pause: "paused", resume: "running", promote: "promoted" };
-  const asked = await mock(page, "/admin/experiments", ({ path }) => {
-    state = moves[path.split("/")[4]] ?? state;
-    return { json: { experiments: [experiment({ state, reason: state === "running" ? null : "Friday" })] } };
-  });
-  await page.getByRole("tab", { name: "Experiments" }).click();
-  const dialog = page.getByRole("dialog");
-  await page.getByRole("button", { name: "Roll back" }).click();
-  await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Pause" }).click();
-  await dialog.getByRole("button", { name: "Pause" }).click();
-  assert.ok(await dialog.isVisible(), "no reason, no change");
-  await dialog.getByLabel("Reason").fill("it is Friday");
-  await page.keyboard.press("Enter");
-  await page.getByText("Reason: Friday").waitFor();
-  await page.getByRole("button", { name: "Resume" }).click();
-  await page.getByRole("button", { name: "Promote bolder" }).click();
-  await dialog.getByLabel("Reason").fill("cheaper");
-  await dialog.getByRole("button", { name: "Promote" }).click();
-  await page.locator(".badge", { hasText: "promoted" }).waitFor();
-  // What has ended has no levers.
-  assert.equal(await page.getByRole("button", { name: /Promote|Roll back|Apply|Pause/ }).count(), 0);
-  assert.deepEqual(
-    asked.filter(({ method }) => method === "POST").map(({ path, body }) => [path.split("/").pop(), JSON.parse(body)]),
-    [
-      ["pause", { reason: "it is Friday" }],
-      ["resume", {}],
-      ["promote", { arm: "bolder", reason: "cheaper" }],
-    ],
-  );
-  await close();
-}
-
 export async function an_alarm_is_told_before_the_numbers({ browser, url }) {
   const { page, close } = await visit(browser, url);
   const sample_ratio = { alarm: true, p_or_e: 1e-9 };
@@ -177,48 +95,6 @@ export async function an_alarm_is_told_before_the_numbers({ browser, url }) {
   await page.getByRole("tab", { name: "Experiments" }).click();
   assert.match(await page.getByRole("alert").textContent(), /no comparison can be trusted/);
   assert.match(await page.locator(".badge").first().textContent(), /rolled back/);
-  await close();
-}
-
-export async function policies_are_uploaded_and_their_revisions_changed({ browser, url }) {
-  const { page, close } = await visit(browser, url);
-  let active = "bbbbbbbbbbbbbbbb";
-  const asked = await mock(page, "/v1/policies", ({ path }) => {
-    if (path.endsWith("/activate")) active = "aaaaaaaaaaaaaaaa";
-    return { json: path === "/v1/policies" ? { object: "list", data: [upload(active)] } : upload(active) };
-  });
-  await page.getByRole("tab", { name: "Policies" }).click();
-  const form = page.getByRole("form", { name: "Upload a revision" });
-  await form.getByLabel("Name").fill("mine");
-  await form
-    .getByLabel("Component")
-    .setInputFiles({ name: "mine.wasm", mimeType: "application/wasm", buffer: Buffer.from("\0asm") });
-  await form.getByLabel("Settings").fill("threshold = 0.5");
-  await form.getByRole("button", { name: "Upload" }).click();
-  await page.getByText("own/mine is at revision bbbbbbbbbbbbbbbb.").waitFor();
-  const put = asked.find(({ method }) => method === "PUT");
-  assert.equal(put.path, "/v1/policies/mine");
-  assert.match(
-    put.body,
-    /name="component"; filename="mine\.wasm"[\s\S]*name="manifest"[\s\S]*route = "pair\/entropy"\r?\n\[settings\]\r?\nthreshold = 0\.5/,
-  );
-  await page.getByRole("button", { name: "Activate aaaa" }).click();
-  await page.getByText("mine: another revision is active.").waitFor();
-  await page.getByRole("button", { name: "Roll back" }).click();
-  await page.getByText("mine: rolled back.").waitFor();
-  await page.getByRole("button", { name: "Delete" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await page.getByText("mine: deleted.").waitFor();
-  assert.deepEqual(
-    asked
-      .filter(({ method }) => ["POST", "DELETE"].includes(method))
-      .map(({ method, path, body }) => [method, path, body && JSON.parse(body)]),
-    [
-      ["POST", "/v1/policies/mine/activate", { revision: "aaaaaaaaaaaaaaaa" }],
-      ["POST", "/v1/policies/mine/rollback", {}],
-      ["DELETE", "/v1/policies/mine", null],
-    ],
-  );
   await close();
 }
 

@@ -64,7 +64,7 @@ export const upload = (active) => ({
   active,
   revisions: ["bbbbbbbbbbbbbbbb", "aaaaaaaaaaaaaaaa"].map((revision, ix) => ({
     revision,
-    uploaded_at: 1790000000 - ix,
+    uploaded_at: 1790000000000 - ix,
     uploaded_by: "1d30f00281dc6ac1",
     bytes: 48_000,
     policy: "mine",

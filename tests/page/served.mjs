@@ -200,6 +200,15 @@ export async function a_server_that_checks_keys_is_asked_with_the_key_that_was_t
   await close();
 }
 
+export async function an_answer_that_is_of_no_experiment_cannot_be_judged({ browser, url }) {
+  const { page, close } = await visit(browser, url);
+  await ready(page);
+  await stream(page);
+  await page.getByRole("button", { name: "Bad answer" }).click();
+  await page.getByText("only answers of a running experiment").waitFor();
+  await close();
+}
+
 export async function metrics_move({ browser, url }) {
   const { page, close } = await visit(browser, url, { hash: "#metrics" });
   const row = page.locator("tr", { has: page.locator("th", { hasText: "large" }) }).first();

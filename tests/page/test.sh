@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Drives the server's page in a real browser: two servers on free ports, one of which checks keys, and every case of
-# check.mjs. Installs the browser and its driver where they are absent.
+# Drives the server's page in a real browser: three servers on free ports, one of which checks keys and one of which keeps
+# what is changed, and every case of check.mjs. Installs the browser and its driver where they are absent.
 #
 # bash tests/page/test.sh [BINARY]: the server's, by default the release build of this checkout.
 set -euo pipefail
@@ -57,4 +57,6 @@ key=$(head -n 1 "$folder/key")
 } > "$folder/guarded.toml"
 serve open
 serve guarded --config "$folder/guarded.toml"
-CHROMIUM=$(command -v chromium) node tests/page/check.mjs "$(cat "$folder/open")" "$(cat "$folder/guarded")" "$key"
+serve live --data-dir "$folder/state"
+CHROMIUM=$(command -v chromium) node tests/page/check.mjs "$(cat "$folder/open")" "$(cat "$folder/guarded")" \
+    "$(cat "$folder/live")" "$key"

@@ -213,7 +213,7 @@ async function judge(score) {
     await send("POST", "v1/feedback", { id: answerId, score });
     byId("thanks").textContent = "Noted.";
   } catch (error) {
-    byId("thanks").textContent = error.code === "unknown_url" ? "This server takes no feedback." : error.message;
+    byId("thanks").textContent = error.message;
   }
 }
 

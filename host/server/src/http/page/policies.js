@@ -105,7 +105,7 @@ function upload(policy) {
   const rows = policy.revisions.map((one) => [
     short(one.revision),
     one.policy,
-    time(one.uploaded_at),
+    time(one.uploaded_at / 1000),
     one.uploaded_by,
     `${number(one.bytes / 1024)} KiB`,
     one.active
@@ -124,6 +124,7 @@ function upload(policy) {
     "article",
     { class: "card" },
     el("h3", {}, policy.model, el("span", { class: "quiet" }, ` of ${policy.owner}, like ${policy.route}`)),
+    policy.broken && el("p", { class: "error" }, policy.broken),
     table(`Revisions of ${policy.name}`, ["revision", "policy", "uploaded", "by", "size", ""], rows),
     el(
       "div",
