@@ -28,4 +28,4 @@ pub mod table;
 pub use key::{KeyId, KeyRecord, Scope};
 pub use keyring::{Caller, Denied, Keyring};
 pub use quota::{Ask, Ledger, Level, Quotas, Refused, Reservation};
-pub use table::{Table, TableKey, TableScope};
+pub use table::{EnvKey, Table, TableKey, TableScope};

@@ -25,6 +25,9 @@ pub struct Table {
     /// Keys that are written beside the settings, as `tokenrouter key new` prints them. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<TableKey>,
+    /// Keys that are in variables of the environment. Whoever reads the table puts them beside `keys`. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys_env: Vec<EnvKey>,
 }
 
 /// One of `keys`: a [`KeyRecord`] whose tenant is the table that it stands in.
@@ -47,6 +50,20 @@ pub struct TableKey {
     /// When it was revoked, seconds since 1970; it opens nothing, whatever the time. Default: it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_unix_s: Option<u64>,
+}
+
+/// One of `keys_env`: a key, or the hash of one, in a variable of the environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvKey {
+    /// The variable. It holds a key as its owner sends it, or what would stand in `keys`.
+    pub name: String,
+    /// What it opens. Default `tenant`.
+    #[serde(default)]
+    pub scope: TableScope,
+    /// From when on it opens nothing, seconds since 1970. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
 }
 
 /// What a key of a table opens.
@@ -83,6 +100,7 @@ impl Default for Table {
             priority: 0,
             share: NonZeroU32::MIN,
             keys: Vec::new(),
+            keys_env: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! policies themselves (does the folder hold a model, does the policy know the setting) is checked when they load.
 
 mod differences;
+mod environment;
 mod error;
 mod experiments;
 mod scheduling;
@@ -18,6 +19,7 @@ mod uploads;
 pub use differences::Difference;
 pub(crate) use differences::toml_key;
 pub use error::ConfigError;
+
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
 pub use tables::{OWN, UPLOADED};

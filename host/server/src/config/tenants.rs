@@ -6,14 +6,14 @@ use scheduler::SHARE_MAX;
 use tenant::Table;
 
 use super::tables::check_name;
-use super::{ConfigError, Model, Route};
+use super::{ConfigError, Model, Route, environment};
 
 /// Checks the tables of all tenants.
 ///
 /// # Errors
 /// A name that names nothing, a key that stands twice, or a setting that this server does not honour.
 pub(super) fn check(
-    tenants: BTreeMap<String, Table>,
+    mut tenants: BTreeMap<String, Table>,
     models: &BTreeMap<String, Model>,
     routes: &BTreeMap<String, Route>,
 ) -> Result<BTreeMap<String, Table>, ConfigError> {
@@ -22,7 +22,8 @@ pub(super) fn check(
         return Err(ConfigError::value("tenants", "no tenant is given; add one, or leave the table out"));
     }
     let mut keys = BTreeSet::new();
-    for (name, table) in &tenants {
+    for (name, table) in &mut tenants {
+        table.keys.extend(environment::keys(name, &table.keys_env, &environment::variable)?);
         check_name("tenants", name)?;
         check_names(&format!("tenants.{name}.models"), &table.models, models)?;
         check_names(&format!("tenants.{name}.routes"), &table.routes, routes)?;

@@ -24,8 +24,15 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let mut process = Command::new(crate::BINARY)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
+        let mut command = Command::new(crate::BINARY);
+        command.arg("serve");
+        Self::of(command)
+    }
+
+    /// Of `serve` with arguments and an environment.
+    fn of(mut command: Command) -> Self {
+        let mut process = command
+            .args(["--listen", "127.0.0.1:0", "--log", "warn"])
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -36,8 +43,13 @@ impl Server {
     }
 
     fn get(&self, path: &str) -> String {
+        self.get_as("", path)
+    }
+
+    fn get_as(&self, key: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").expect("sent");
+        let key = if key.is_empty() { String::new() } else { format!("authorization: Bearer {key}\r\n") };
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\n{key}connection: close\r\n\r\n").expect("sent");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("a response");
         response
@@ -103,6 +115,45 @@ fn a_wrong_configuration_is_named_by_file_and_key() {
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("wrong.toml") && message.contains("listen_on"), "{message}");
+}
+
+#[test]
+fn keys_in_the_environment_open_and_are_shown_nowhere() {
+    let made = stdout(&tokenrouter(&["key", "new", "--tenant", "acme"]));
+    let (secret, hash) = made.trim().split_once('\n').expect("a key and its line");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, other) = (folder.path().join("keys.toml"), folder.path().join("other.toml"));
+    let models = "[models.small]\nfiles = \"embedded:small\"\n[tenants.acme]\n";
+    std::fs::write(&file, format!("{models}keys_env = [{{ name = \"ACME_KEY\" }}]\n")).expect("written");
+    std::fs::write(&other, models).expect("written");
+    let (file, other) = (file.to_str().expect("UTF-8"), other.to_str().expect("UTF-8"));
+    let with = |value: Option<&str>, args: &[&str]| {
+        let mut command = Command::new(crate::BINARY);
+        command.args(args).env_remove("ACME_KEY");
+        value.map(|value| command.env("ACME_KEY", value));
+        command
+    };
+    for value in [secret, hash] {
+        let diff = with(Some(value), &["config", "diff", other, file]).output().expect("it runs");
+        assert!(
+            stdout(&diff).contains("tenants.acme.keys_env: added, [{\"name\":\"ACME_KEY\""),
+            "{}",
+            stdout(&diff)
+        );
+        let hidden = [&secret[secret.len() - 30..], &hash[hash.len() - 30..]];
+        assert!(!hidden.iter().any(|part| stdout(&diff).contains(part)), "{}", stdout(&diff));
+        let server = Server::of(with(Some(value), &["serve", "--config", file]));
+        assert!(server.get("/v1/models").starts_with("HTTP/1.1 401"));
+        assert!(server.get_as(secret, "/v1/models").starts_with("HTTP/1.1 200"));
+    }
+    for (value, problem) in [(None, "is not set"), (Some(""), "is empty"), (Some("hunter2"), "holds neither")]
+    {
+        let refused = with(value, &["config", "check", file]).output().expect("it runs");
+        let told = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        assert!(told.contains("tenants.acme.keys_env: the variable \"ACME_KEY\""), "{told}");
+        assert!(told.contains(problem) && !told.contains("hunter2"), "{told}");
+    }
 }
 
 #[test]
