@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use e2e::Server;
 use serde_json::{Value, json};
 use tokenrouter::config::{Config, Overrides};
 use tokenrouter::control::{Control, ReloadError, Watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::http_life::await_idle;
@@ -163,39 +164,99 @@ async fn a_request_body_may_be_as_large_as_the_configuration_now_says() {
     assert_eq!(server.post(CHAT, &chat("small", 0, 0.0)).await.status, 413);
 }
 
-#[tokio::test]
-async fn a_file_is_followed_and_a_bad_one_changes_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("server.toml");
-    fs::write(&file, SMALL).expect("writable");
-    let server = Server::start(SMALL);
-    let watch = Arc::new(Watch::new(&file, Overrides::default()));
-    let stop = CancellationToken::new();
-    let following = Arc::clone(server.control()).follow(Arc::clone(&watch));
-    let following = tokio::spawn(stop.clone().run_until_cancelled_owned(following));
-    let status = async |wanted: &str| {
-        let asked = async {
+/// A server that follows a file.
+struct Followed {
+    server: Server,
+    file: PathBuf,
+    watch: Arc<Watch>,
+    stop: CancellationToken,
+    following: JoinHandle<Option<()>>,
+}
+
+impl Followed {
+    fn begin(folder: &Path, text: &str) -> Self {
+        let file = folder.join("server.toml");
+        fs::write(&file, text).expect("writable");
+        let server = Server::start(text);
+        let watch = Arc::new(Watch::new(&file, Overrides::default()));
+        let stop = CancellationToken::new();
+        let following = Arc::clone(server.control()).follow(Arc::clone(&watch));
+        let following = tokio::spawn(stop.clone().run_until_cancelled_owned(following));
+        Self { server, file, watch, stop, following }
+    }
+
+    /// Writes the file; what `/admin/config` tells once it has been taken over, or refused.
+    async fn write(&self, text: &str) -> Value {
+        let before = self.watch.status();
+        fs::write(&self.file, text).expect("writable");
+        let read = async {
             loop {
-                watch.ask();
-                let status = server.get("/admin/config").await.json();
-                if status[wanted] != Value::Null && status[wanted] != 0 {
-                    return status;
+                self.watch.ask();
+                let now = self.watch.status();
+                if now.reloads > before.reloads || (now.failed.is_some() && now.failed != before.failed) {
+                    return self.server.get("/admin/config").await.json();
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), asked).await.expect("it is read again")
-    };
-    fs::write(&file, "[models.small]\nfile = \"embedded:small\"\n").expect("writable");
-    let error = status("failed").await["failed"]["error"].to_string();
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("it is read again")
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.following.await.expect("it ends");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_followed_and_a_bad_one_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let followed = Followed::begin(folder.path(), SMALL);
+    let bad = followed.write("[models.small]\nfile = \"embedded:small\"\n").await;
+    let error = bad["failed"]["error"].to_string();
     assert!(error.contains("unknown field `file`"), "{error}");
-    assert_eq!(listed(&server).await, ["small"]);
-    fs::write(&file, [SMALL, LARGE].concat()).expect("writable");
-    let good = status("reloads").await;
+    assert_eq!(listed(&followed.server).await, ["small"]);
+    let good = followed.write(&[SMALL, LARGE].concat()).await;
     assert_eq!((&good["reloads"], &good["failed"]), (&json!(1), &Value::Null));
-    assert_eq!(listed(&server).await, ["large", "small"]);
-    stop.cancel();
-    following.await.expect("it ends");
+    assert_eq!(listed(&followed.server).await, ["large", "small"]);
+    followed.end().await;
+}
+
+#[tokio::test]
+async fn experiments_of_a_followed_file_begin_move_and_end_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let base = [SMALL, LARGE, PAIR].concat();
+    let followed = Followed::begin(folder.path(), &base);
+    let server = &followed.server;
+    let table = |weight: u16, sticky: &str| {
+        let control = 10_000 - weight;
+        format!(
+            "{base}[experiments.new]\nroute = \"pair\"\nseed = \"a seed that nobody knows\"\nsticky = \"{sticky}\"\narms = [\
+             {{ name = \"control\", weight_bp = {control} }}, {{ name = \"margin\", weight_bp = {weight}, policy = \"builtin:margin\" }}]\n"
+        )
+    };
+    let served = async || {
+        let mut body = chat("pair", 0, 0.0);
+        body["user"] = json!("somebody");
+        let reply = server.post(CHAT, &body).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.header("x-tokenrouter-arm").to_owned()
+    };
+    let told = async || server.get("/admin/experiments/new").await.json();
+    assert_eq!(served().await, "");
+    followed.write(&table(10_000, "user")).await;
+    assert_eq!(served().await, "new/margin");
+    followed.write(&table(0, "user")).await;
+    assert_eq!((served().await.as_str(), &told().await["phase"]), ("new/control", &json!(2)));
+    // What would make its answers so far those of something else is refused, and all stays as it is.
+    let refused = followed.write(&table(10_000, "tenant")).await;
+    let error = refused["failed"]["error"].to_string();
+    assert!(error.contains("experiments") && error.contains("only weight_bp"), "{error}");
+    assert_eq!(served().await, "new/control");
+    followed.write(&base).await;
+    assert_eq!((served().await.as_str(), &told().await["state"]), ("", &json!("rolled back")));
+    assert!(told().await["reason"].to_string().contains("taken out of the configuration file"));
+    followed.end().await;
 }
 
 #[tokio::test]
