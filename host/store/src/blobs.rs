@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +31,18 @@ impl Blobs {
             }
         }
         Ok(Self { folder, writes: AtomicU64::new(0) })
+    }
+
+    /// In a folder that is for blobs alone and may be other processes', too; it is made if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn in_folder(folder: &Path) -> Result<Self, StoreError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(StoreError::file("making", folder))?;
+        // Apart from what others write; what they left behind may be on its way, and stays.
+        let writes = AtomicU64::new(u64::from(std::process::id()) << 32);
+        Ok(Self { folder: folder.to_owned(), writes })
     }
 
     /// Keeps these bytes; they are durable when this returns.

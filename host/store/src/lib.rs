@@ -39,6 +39,7 @@ mod records;
 mod store;
 
 pub use audit::{Anchor, Entry, Verified};
+pub use blobs::Blobs;
 pub use change::{Change, Why};
 pub use digest::Digest;
 pub use error::StoreError;

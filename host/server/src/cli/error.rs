@@ -15,6 +15,7 @@ use crate::config::ConfigError;
 use crate::control::ControlError;
 use crate::experiments::ExperimentError;
 use crate::models::{PullError, SourceError};
+use crate::registry::RegistryError;
 use crate::runtime::{StartError, SubmitError};
 use crate::trial::{Fault, LineError};
 
@@ -188,6 +189,17 @@ pub enum CliError {
         /// Why.
         source: Box<PolicyError>,
     },
+    /// A component does not come from a registry, or does not get there.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A reference cannot be used for that.
+    #[error("{reference}: {problem}")]
+    Reference {
+        /// What was given.
+        reference: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A file of steps cannot be read.
     #[error("{}", .file.display())]
     Steps {
@@ -295,6 +307,7 @@ impl CliError {
             | Self::Source(_)
             | Self::PolicyName { .. }
             | Self::Occupied { .. }
+            | Self::Reference { .. }
             | Self::NoSuchSize { .. }
             | Self::Decode(DecodeError::Context { .. })
             | Self::Submit(SubmitError::Setting(_) | SubmitError::EmptyPrompt) => 2,

@@ -38,7 +38,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliError> {
-    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir };
+    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir, ..Overrides::default() };
     let file = args.config.config;
     let config = configuration(file.as_deref())?.with(&overrides);
     let address = config.server.listen;

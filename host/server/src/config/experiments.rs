@@ -55,7 +55,7 @@ pub(super) fn check(
 fn in_folder(text: String, folder: &Path) -> Result<String, String> {
     match PolicySource::parse(&text, folder)? {
         PolicySource::File(path) => Ok(path.display().to_string()),
-        PolicySource::Builtin(_) | PolicySource::Uploaded { .. } => Ok(text),
+        PolicySource::Builtin(_) | PolicySource::Uploaded { .. } | PolicySource::Oci(_) => Ok(text),
     }
 }
 

@@ -7,6 +7,7 @@ mod differences;
 mod environment;
 mod error;
 mod experiments;
+mod registry;
 mod scheduling;
 mod sim;
 mod tables;
@@ -19,7 +20,7 @@ mod uploads;
 pub use differences::Difference;
 pub(crate) use differences::toml_key;
 pub use error::ConfigError;
-
+pub use registry::{Registry, pinned_arms};
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
 pub use tables::{OWN, UPLOADED};

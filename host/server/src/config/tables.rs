@@ -7,7 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::tree::count;
-use super::{ConfigError, HeadSource, Model, PolicySource, Route, Sandbox, Scheduling, Server, Sim, Uploads};
+use super::{
+    ConfigError, HeadSource, Model, PolicySource, Registry, Route, Sandbox, Scheduling, Server, Sim, Uploads,
+};
 use crate::models::ModelSource;
 
 /// The file as written.
@@ -20,6 +22,8 @@ pub(super) struct File {
     pub(super) sandbox: Sandbox,
     #[serde(default)]
     pub(super) uploads: Uploads,
+    #[serde(default)]
+    pub(super) registry: Registry,
     #[serde(default)]
     pub(super) scheduler: Scheduling,
     #[serde(default)]

@@ -11,8 +11,9 @@ use scheduler::conductor::Bounds;
 use serde::{Deserialize, Serialize};
 
 use super::tables::{File, UPLOADED};
-use super::{ConfigError, Scheduling, Sim, Uploads};
+use super::{ConfigError, Registry, Scheduling, Sim, Uploads};
 use crate::models::ModelSource;
+use crate::registry::{OCI, Pinned, Reference};
 
 /// Everything the server needs to start.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     /// What tenants may upload.
     pub uploads: Uploads,
+    /// How policies come from registries.
+    pub registry: Registry,
     /// When models run.
     pub scheduler: Scheduling,
     /// Models by name.
@@ -44,6 +47,8 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     /// `server.data_dir`
     pub data_dir: Option<PathBuf>,
+    /// See [`Uploads::program`].
+    pub program: Option<PathBuf>,
 }
 
 /// `[server]`
@@ -211,16 +216,22 @@ pub enum PolicySource {
         /// The policy's name.
         name: String,
     },
+    /// `oci://HOST/REPOSITORY[:TAG]@sha256:DIGEST`: a component in a registry.
+    Oci(Pinned),
 }
 
 impl PolicySource {
-    /// What a `policy` key says: `builtin:NAME`, `uploaded:TENANT/NAME`, or a file relative to this folder.
+    /// What a `policy` key says: `builtin:NAME`, `uploaded:TENANT/NAME`, `oci://...@sha256:DIGEST`, or a file relative to this
+    /// folder.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(written: &str, folder: &Path) -> Result<Self, String> {
         if let Some(builtin) = written.strip_prefix("builtin:") {
             return Ok(Self::Builtin(builtin.to_owned()));
+        }
+        if written.starts_with(OCI) {
+            return Reference::parse(written)?.pinned().map(Self::Oci);
         }
         let Some(uploaded) = written.strip_prefix(UPLOADED) else {
             return Ok(Self::File(folder.join(written)));
@@ -282,6 +293,9 @@ impl Config {
             self.server.data_dir = Some(data_dir.clone());
             self.written["server"]["data_dir"] = data_dir.display().to_string().into();
         }
+        if let Some(program) = &overrides.program {
+            self.uploads.program = Some(program.clone());
+        }
         self
     }
 
@@ -316,8 +330,21 @@ impl Config {
         sandbox.cache = sandbox.cache.map(|cache| folder.join(cache));
         let mut server = file.server;
         server.data_dir = server.data_dir.map(|data_dir| folder.join(data_dir));
+        let mut registry = file.registry;
+        registry.auth_file = registry.auth_file.map(|file| folder.join(file));
         let uploads = file.uploads.check()?;
-        Ok(Self { server, sandbox, uploads, scheduler, models, routes, experiments, tenants, written })
+        Ok(Self {
+            server,
+            sandbox,
+            uploads,
+            registry,
+            scheduler,
+            models,
+            routes,
+            experiments,
+            tenants,
+            written,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use policy::Revision;
 use store::{Change, Kind, StoreError, Why};
 
 use super::{Control, ControlError};
@@ -38,8 +39,18 @@ impl From<StartError> for ReloadError {
 }
 
 impl Control {
+    /// What a configuration has from registries, to be held until it is in force. Those that come may take their time, and
+    /// nobody's change waits for it: to be called before the change. Not for async threads.
+    ///
+    /// # Errors
+    /// [`StartError::Pulled`], naming the key.
+    pub fn pull(&self, next: &Config) -> Result<Vec<Arc<Revision>>, StartError> {
+        next.pinned().iter().map(|named| self.runtime.pull(named, next)).collect()
+    }
+
     /// Puts a configuration in force, and tells what it changed. Requests that run keep what they began with, models of which
-    /// nothing is written otherwise stay loaded, and after an error nothing has changed. To be called by [`Control::alone`].
+    /// nothing is written otherwise stay loaded, and after an error nothing has changed. To be called by [`Control::alone`], while
+    /// what [`Control::pull`] gave is held.
     ///
     /// # Errors
     /// [`ReloadError`], naming the key.

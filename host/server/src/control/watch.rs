@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
-use super::Control;
 use super::reload::ReloadError;
-use crate::config::{Config, ConfigError, Overrides};
+use super::{Control, ControlError};
+use crate::config::{Config, ConfigError, Difference, Overrides};
 
 /// Where the configuration comes from, and how reading it again goes.
 #[derive(Debug)]
@@ -99,13 +99,8 @@ impl Control {
     }
 
     async fn read_again(self: &Arc<Self>, watch: &Arc<Watch>) {
-        let of = Arc::clone(watch);
-        let read = self.alone(move |control| -> Result<_, ReloadError> {
-            let next = of.read()?;
-            control.put_in_force(&next, &mut ())
-        });
         let path = watch.path.display();
-        match read.await {
+        match self.take_over(watch).await {
             Ok(differences) => {
                 for difference in &differences {
                     tracing::info!(file = %path, change = %difference, "configuration");
@@ -121,6 +116,28 @@ impl Control {
                 watch.tell(|status| status.failed = Some((SystemTime::now(), error.to_string())));
             }
         }
+    }
+}
+
+impl Control {
+    /// Reads the file, brings what it has from elsewhere, and only then has others wait.
+    async fn take_over(self: &Arc<Self>, watch: &Arc<Watch>) -> Result<Vec<Difference>, ReloadError> {
+        let (control, of) = (Arc::clone(self), Arc::clone(watch));
+        let reading = tokio::task::spawn_blocking(move || -> Result<_, ReloadError> {
+            let next = of.read()?;
+            let held = control.pull(&next)?;
+            Ok((next, held))
+        });
+        let read = reading.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "reading the configuration panicked; please report this");
+            Err(ControlError::Panicked.into())
+        });
+        let (next, held) = read?;
+        self.alone(move |control| {
+            let _held = held;
+            control.put_in_force(&next, &mut ())
+        })
+        .await
     }
 }
 

@@ -15,9 +15,9 @@ use store::{Area, Kind, Store, StoreError, Why};
 use super::book::{Book, Saved};
 use super::kept::{Wanted, wanted};
 use super::{Entry, ExperimentError, Experiments, Kept, Source};
-use crate::config::Config;
+use crate::config::{Config, pinned_arms};
 use crate::control::Control;
-use crate::runtime::{Draft, SplitError};
+use crate::runtime::{Draft, SplitError, StartError};
 use crate::unix;
 
 impl Experiments {
@@ -292,6 +292,27 @@ impl Experiments {
     fn entry(&self, name: &str) -> Result<Arc<Entry>, ExperimentError> {
         let all = self.all.load();
         all.get(name).cloned().ok_or_else(|| ExperimentError::Unknown(name.to_owned()))
+    }
+}
+
+impl Control {
+    /// What the arms of an experiment have from registries, to be held until it is in force: to be called before the change, as
+    /// [`Control::pull`]. Not for async threads.
+    ///
+    /// # Errors
+    /// [`SplitError`], naming the arm.
+    pub(crate) fn pull_arms(&self, definition: &Definition) -> Result<Vec<Arc<Revision>>, ExperimentError> {
+        let config = self.config();
+        let pull = |(key, pinned)| {
+            self.runtime().pull(&(key, pinned), &config).map_err(|error| match error {
+                StartError::Pulled { key, policy, source } => {
+                    SplitError { key, problem: format!("{policy}: {source}") }
+                }
+                other => SplitError { key: "arms".to_owned(), problem: other.to_string() },
+            })
+        };
+        let pulled: Result<_, SplitError> = pinned_arms(definition).map(pull).collect();
+        Ok(pulled?)
     }
 }
 

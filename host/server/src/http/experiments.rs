@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{self, State};
@@ -16,7 +17,7 @@ use super::error::{ApiError, Fault};
 use super::{App, body};
 use crate::access::Caller;
 use crate::config::PolicySource;
-use crate::control::Control;
+use crate::control::{Control, ControlError};
 use crate::experiments::ExperimentError;
 
 /// `GET /admin/experiments`
@@ -56,14 +57,21 @@ pub(super) async fn put(
         .find(|arm| arm.policy.as_deref().is_some_and(is_file))
     {
         let param = format!("arms.{}.policy", arm.name);
-        let message =
-            format!("{param:?} must be \"builtin:NAME\"; files are named in the configuration file only");
+        let message = format!(
+            "{param:?} must be \"builtin:NAME\" or \"oci://...@sha256:DIGEST\"; files are named in the configuration file only"
+        );
         return Err(ApiError::field(Fault::Value, param, message));
     }
     let who = caller.who();
+    let (of, control) = (definition.clone(), Arc::clone(&app.control));
+    let pulling = tokio::task::spawn_blocking(move || control.pull_arms(&of));
+    let held = pulling.await.unwrap_or(Err(ControlError::Panicked.into()))?;
     let is_new = app
         .control
-        .alone(move |control: &Control| control.experiments().create(control, definition, &who))
+        .alone(move |control: &Control| {
+            let _held = held;
+            control.experiments().create(control, definition, &who)
+        })
         .await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(app.control.experiments().show(&name)?)).into_response())
@@ -179,9 +187,7 @@ impl From<ExperimentError> for ApiError {
                 Self::field(Fault::Value, "weights_bp", message)
             }
             ExperimentError::Unknown(_) => Self::general(Fault::Absent, message),
-            ExperimentError::Control(crate::control::ControlError::NoDataDir) => {
-                Self::general(Fault::NoDataDir, message)
-            }
+            ExperimentError::Control(ControlError::NoDataDir) => Self::general(Fault::NoDataDir, message),
             ExperimentError::Control(_) | ExperimentError::Store(_) => {
                 tracing::error!(%error, "an experiment cannot be changed");
                 Self::server("the server failed at this change; its log says more")

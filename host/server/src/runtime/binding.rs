@@ -14,6 +14,7 @@ use super::builtin::builtin_policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
 use super::library::{Library, LibraryError};
 use super::load::{StartError, assemble};
+use super::pulled::Pulled;
 use super::share::{self, Calibration};
 use crate::config::{self, Config};
 
@@ -71,6 +72,8 @@ pub(super) struct Policies {
     host: Option<Arc<PolicyHost>>,
     /// Built-in policies that are in use; each is compiled once.
     builtin: BTreeMap<String, Arc<Revision>>,
+    /// Those of registries; made with the host.
+    pulled: Option<Arc<Pulled>>,
     /// Where there is a data directory.
     library: Option<Arc<Library>>,
 }
@@ -78,7 +81,8 @@ pub(super) struct Policies {
 impl Policies {
     /// For routes under the limits of a configuration.
     pub(super) fn new(config: &Config) -> Self {
-        Self { config: Arc::new(config.clone()), host: None, builtin: BTreeMap::new(), library: None }
+        let config = Arc::new(config.clone());
+        Self { config, host: None, builtin: BTreeMap::new(), pulled: None, library: None }
     }
 
     /// Takes the place of one that a change has made anew; what it has loaded meanwhile stays loaded.
@@ -100,6 +104,12 @@ impl Policies {
         let host = policy_host(&self.config)?;
         self.host = Some(Arc::clone(&host));
         Ok(host)
+    }
+
+    /// Policies from registries.
+    pub(super) fn pulled(&mut self) -> Result<Arc<Pulled>, StartError> {
+        let host = self.host()?;
+        Ok(Arc::clone(self.pulled.get_or_insert_with(|| Arc::new(Pulled::new(host)))))
     }
 
     /// Uploaded components, if there are any.
@@ -147,6 +157,13 @@ impl Policies {
             }
             config::PolicySource::Uploaded { .. } => {
                 let revision = catalog.uploaded(&route.policy).map_err(unfit)?;
+                return self.bind_to(name, route, (revision, catalog));
+            }
+            config::PolicySource::Oci(pinned) => {
+                let revision = self.pulled()?.revision(pinned, &self.config).map_err(|source| {
+                    let key = format!("routes.{name:?}.policy");
+                    StartError::Pulled { key, policy: pinned.to_string(), source: Box::new(source) }
+                })?;
                 return self.bind_to(name, route, (revision, catalog));
             }
             config::PolicySource::File(path) => {

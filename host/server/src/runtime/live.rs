@@ -17,6 +17,7 @@ use super::binding::Policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::library::{Library, LibraryError};
 use super::load::{Fresh, LoadProgress, Loader, StartError, assemble};
+use super::pulled::Pulled;
 use super::split::{self, Split, SplitArm, SplitError};
 use super::subserver::Fleet;
 use crate::config::{self, Config};
@@ -81,6 +82,11 @@ impl Live {
         self.retire(&next);
         self.current.store(Arc::new(next));
         Ok(told)
+    }
+
+    /// Policies from registries. Not a change: what is pulled by it is there when a change needs it.
+    pub(super) fn pulled(&self) -> Result<Arc<Pulled>, StartError> {
+        self.workshop.lock().unwrap_or_else(PoisonError::into_inner).policies.pulled()
     }
 
     /// Lets go of retired routes once nobody uses them, for ever.

@@ -14,6 +14,7 @@ use scheduler::conductor::Bounds;
 
 use super::catalog::{Catalog, Deciding, Model, ModelIx, Route};
 use super::heads;
+use super::pulled::PulledError;
 use super::split::SplitError;
 use super::subserver::Powered;
 use crate::config::{self, Config};
@@ -90,6 +91,16 @@ pub enum StartError {
         route: String,
         /// Why.
         source: Box<PolicyError>,
+    },
+    /// A policy does not come from its registry, or may not serve.
+    #[error("{key}: {policy}: {source}")]
+    Pulled {
+        /// The key that names it.
+        key: String,
+        /// What it says.
+        policy: String,
+        /// Why.
+        source: Box<PulledError>,
     },
     /// A policy loads but does not fit its route.
     #[error("routes.{route:?}: {problem}")]

@@ -9,6 +9,7 @@ mod bill;
 mod binding;
 mod builtin;
 mod catalog;
+mod gate;
 mod group;
 mod heads;
 mod lane;
@@ -18,6 +19,7 @@ mod load;
 mod own;
 mod places;
 mod policies;
+mod pulled;
 mod share;
 mod split;
 mod subserver;
@@ -39,17 +41,21 @@ pub use bill::Bill;
 pub use binding::policy_host;
 pub use builtin::builtin_policies;
 pub use catalog::{Catalog, Model, ModelIx, NoSuchRoute, Route, Selected};
+pub use gate::GateError;
+pub(crate) use gate::check as check_gate;
 pub(crate) use lane::yield_to_everybody;
 pub use library::{Library, LibraryError};
 pub use live::Draft;
 use live::Live;
 pub use load::{LoadProgress, StartError};
 pub use own::{Broken, Own, Uploaded, plain};
+pub use pulled::{Pulled, PulledError};
 pub(crate) use split::can_shadow;
 pub use split::{Split, SplitArm, SplitError};
 pub use witness::{Course, Witness};
 
 use crate::config::{Config, Scheduling};
+use crate::registry::Pinned;
 use crate::telemetry::{Metrics, Stopwatch};
 use group::Group;
 use lane::LaneThreads;
@@ -128,6 +134,23 @@ impl Runtime {
     /// What `change` says.
     pub fn change<T, E>(&self, change: impl FnOnce(&mut Draft<'_>) -> Result<T, E>) -> Result<T, E> {
         self.live.change(change)
+    }
+
+    /// The policy of a registry that a key names. It may have to be pulled, which delays nobody else: to be called before the
+    /// change that needs it, which then has it at once as long as this one is held. Not for async threads.
+    ///
+    /// # Errors
+    /// [`StartError::Pulled`], naming the key.
+    pub fn pull(
+        &self,
+        (key, pinned): &(String, Pinned),
+        config: &Config,
+    ) -> Result<Arc<Revision>, StartError> {
+        self.live.pulled()?.revision(pinned, config).map_err(|source| StartError::Pulled {
+            key: key.clone(),
+            policy: pinned.to_string(),
+            source: Box::new(source),
+        })
     }
 
     /// Counters and gauges.

@@ -35,6 +35,17 @@ pub struct Task {
     pub fuel_per_call: u64,
 }
 
+impl Task {
+    /// For a route of so many models, under the limits of a host.
+    #[must_use]
+    pub fn on(host: &PolicyHost, models: usize, settings: BTreeMap<String, f64>) -> Self {
+        let Limits { memory_bytes, fuel_per_call, .. } = *host.limits();
+        // The child is elsewhere.
+        let cache = host.cache_directory().and_then(|folder| std::path::absolute(folder).ok());
+        Self { models, settings, cache, memory_bytes, fuel_per_call }
+    }
+}
+
 /// What a child found.
 #[derive(Debug, Serialize, Deserialize)]
 enum Found {

@@ -90,7 +90,7 @@ struct Forced {
 fn forced(config: &Config, route: &Route) -> Option<&'static Forced> {
     match &config.routes.get(&route.name)?.policy {
         PolicySource::Builtin(name) => FORCED.iter().find(|forced| forced.policy == name),
-        PolicySource::File(_) | PolicySource::Uploaded { .. } => None,
+        PolicySource::File(_) | PolicySource::Uploaded { .. } | PolicySource::Oci(_) => None,
     }
 }
 

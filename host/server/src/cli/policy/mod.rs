@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod compare;
 mod new;
+mod registry;
 mod served;
 mod sign;
 mod test;
@@ -48,6 +49,10 @@ pub(super) enum Policy {
     Rollback(served::Rollback),
     /// Give up a policy with all its revisions.
     Delete(served::Delete),
+    /// Bring a component from an OCI registry.
+    Pull(registry::Pull),
+    /// Put a component into an OCI registry.
+    Push(registry::Push),
     /// Make a pair of keys for signed uploads.
     Keygen(sign::Keygen),
     /// Sign a component, for servers that take only signed ones.
@@ -67,6 +72,8 @@ pub(super) fn policy(command: &Policy, terminal: &Terminal) -> Result<(), CliErr
         Policy::Activate(args) => served::activate(args, terminal),
         Policy::Rollback(args) => served::roll_back(args, terminal),
         Policy::Delete(args) => served::delete(args, terminal),
+        Policy::Pull(args) => registry::pull(args, terminal),
+        Policy::Push(args) => registry::push(args, terminal),
         Policy::Keygen(args) => sign::keygen(args, terminal),
         Policy::Sign(args) => sign::sign(args, terminal),
     }

@@ -1,11 +1,11 @@
 //! Why a policy is not uploaded, changed or shown.
 
 use policy::PolicyError;
+use store::StoreError;
 use store::policy_history::HistoryError;
-use store::{Digest, StoreError};
 
 use crate::control::ControlError;
-use crate::runtime::LibraryError;
+use crate::runtime::{GateError, LibraryError};
 #[cfg(unix)]
 use crate::trial::child::TrialError;
 
@@ -25,16 +25,9 @@ pub enum PoliciesError {
     /// As many uploads as there may be are being checked.
     #[error("the server is checking other uploads; try again")]
     Busy,
-    /// The component is not among those that are allowed, and has no signature.
-    #[error(
-        "this server takes only components that it knows: sha256 {0} is not in uploads.allow; have it listed or send a part \"signature\""
-    )]
-    NotAllowed(Digest),
-    /// The signature is none of a key that is known.
-    #[error(
-        "the signature is not of this component by a key of uploads.keys; make one with `tokenrouter policy sign`"
-    )]
-    Signature,
+    /// The component is none that is known here.
+    #[error(transparent)]
+    Gate(#[from] GateError),
     /// The tenant has as many policies as it may.
     #[error("there are {0} policies already, which is uploads.policies_max; delete one first")]
     TooMany(usize),

@@ -8,7 +8,6 @@
 //! state as it was, and bytes that nobody names, which the next start removes. Everything here waits for the disk.
 
 mod error;
-mod gate;
 mod history;
 mod turn;
 mod upload;

@@ -6,9 +6,9 @@ use policy::Revision;
 use store::policy_history::{Activation, Manifest, PolicyHistory, Uploaded};
 use store::{Digest, Kind, Why};
 
-use super::{Name, PoliciesError, Policy, Turn, gate, remove_unnamed, uploaded};
+use super::{Name, PoliciesError, Policy, Turn, remove_unnamed, uploaded};
 use crate::control::{Control, ControlError};
-use crate::runtime::{Library, plain};
+use crate::runtime::{Library, check_gate, plain};
 use crate::unix;
 
 /// What somebody uploads.
@@ -73,7 +73,7 @@ impl Control {
     /// Everything that takes long, and changes nothing.
     fn check(&self, upload: Upload, turn: Turn) -> Result<Checked, PoliciesError> {
         let digest = Digest::of(&upload.component);
-        gate::check(&self.uploads(), digest, &upload.component, upload.signature.as_deref())?;
+        check_gate(&self.uploads(), digest, &upload.component, upload.signature.as_deref())?;
         self.check_room(&upload.name)?;
         let library = self.library()?;
         let revision = library.load(&upload.component)?;
@@ -94,16 +94,8 @@ impl Control {
     ) -> Result<(), PoliciesError> {
         use crate::trial::child::{Task, tried};
 
-        let host = library.host();
-        let limits = host.limits();
-        let task = Task {
-            models,
-            settings: plain(&upload.manifest.settings, revision).map_err(PoliciesError::Unfit)?,
-            // The child is elsewhere.
-            cache: host.cache_directory().and_then(|folder| std::path::absolute(folder).ok()),
-            memory_bytes: limits.memory_bytes,
-            fuel_per_call: limits.fuel_per_call,
-        };
+        let settings = plain(&upload.manifest.settings, revision).map_err(PoliciesError::Unfit)?;
+        let task = Task::on(&library.host(), models, settings);
         Ok(tried(&upload.component, &task, &self.uploads().child_limits())?)
     }
 

@@ -5,6 +5,7 @@ use store::policy_history::HistoryError;
 use crate::control::ControlError;
 use crate::control::policies::PoliciesError;
 use crate::http::error::{ApiError, Fault, shortened};
+use crate::runtime::GateError;
 use crate::trial::with_causes;
 
 /// The refusal that follows from an error.
@@ -14,8 +15,11 @@ pub(in crate::http) fn refused(error: &PoliciesError) -> ApiError {
         PoliciesError::Name => ApiError::field(Fault::Value, "name", message),
         PoliciesError::Absent(name) => absent(name),
         PoliciesError::TenantBusy | PoliciesError::Busy => ApiError::general(Fault::Uploading, message),
-        PoliciesError::NotAllowed(_) => ApiError::field(Fault::Forbidden, "component", message),
-        PoliciesError::Signature => ApiError::field(Fault::Forbidden, "signature", message),
+        PoliciesError::Gate(GateError::Signature) => ApiError::field(Fault::Forbidden, "signature", message),
+        PoliciesError::Gate(_) => {
+            let message = format!("{message}; have it listed, or send a part \"signature\"");
+            ApiError::field(Fault::Forbidden, "component", message)
+        }
         PoliciesError::TooMany(_) => ApiError::general(Fault::Conflict, message),
         PoliciesError::Policy(_) => ApiError::field(Fault::Component, "component", message),
         #[cfg(unix)]

@@ -3,27 +3,42 @@
 use ring::signature::{ED25519, UnparsedPublicKey};
 use store::Digest;
 
-use super::PoliciesError;
 use crate::config::Uploads;
 
-/// Whether a component may be uploaded.
+/// A component that is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// It is not among those that are allowed, and has no signature.
+    #[error(
+        "this server takes only components that it knows: sha256 {0} is not in uploads.allow, and it comes without a signature"
+    )]
+    NotAllowed(Digest),
+    /// The signature is none of a key that is known.
+    #[error(
+        "the signature is not of this component by a key of uploads.keys; make one with `tokenrouter policy sign`"
+    )]
+    Signature,
+}
+
+/// Whether a component that comes from elsewhere may serve.
 ///
 /// # Errors
-/// [`PoliciesError::NotAllowed`] or [`PoliciesError::Signature`].
-pub(super) fn check(
+/// [`GateError`].
+pub(crate) fn check(
     uploads: &Uploads,
     digest: Digest,
     component: &[u8],
     signature: Option<&[u8]>,
-) -> Result<(), PoliciesError> {
+) -> Result<(), GateError> {
     if !uploads.is_guarded() || uploads.allow.contains(&digest) {
         return Ok(());
     }
-    let signature = signature.ok_or(PoliciesError::NotAllowed(digest))?;
+    let signature = signature.ok_or(GateError::NotAllowed(digest))?;
     let good = |key: &crate::config::PublicKey| {
         UnparsedPublicKey::new(&ED25519, key.as_bytes()).verify(component, signature).is_ok()
     };
-    if uploads.keys.iter().any(good) { Ok(()) } else { Err(PoliciesError::Signature) }
+    if uploads.keys.iter().any(good) { Ok(()) } else { Err(GateError::Signature) }
 }
 
 #[cfg(test)]
@@ -52,15 +67,15 @@ mod tests {
         assert!(check(&uploads(&[], &[]), one, None).is_ok());
         let listed = uploads(&[Digest::of(one)], &[]);
         assert!(check(&listed, one, None).is_ok());
-        assert!(matches!(check(&listed, other, None), Err(PoliciesError::NotAllowed(_))));
+        assert!(matches!(check(&listed, other, None), Err(GateError::NotAllowed(_))));
         let keyed = uploads(&[Digest::of(one)], &[1, 2]);
         let signed = |seed, bytes| pair(seed).sign(bytes);
         assert!(check(&keyed, one, None).is_ok());
-        assert!(matches!(check(&keyed, other, None), Err(PoliciesError::NotAllowed(_))));
+        assert!(matches!(check(&keyed, other, None), Err(GateError::NotAllowed(_))));
         assert!(check(&keyed, other, Some(signed(2, other).as_ref())).is_ok());
         for wrong in [signed(2, one), signed(3, other)] {
-            assert!(matches!(check(&keyed, other, Some(wrong.as_ref())), Err(PoliciesError::Signature)));
+            assert!(matches!(check(&keyed, other, Some(wrong.as_ref())), Err(GateError::Signature)));
         }
-        assert!(matches!(check(&keyed, other, Some(b"short")), Err(PoliciesError::Signature)));
+        assert!(matches!(check(&keyed, other, Some(b"short")), Err(GateError::Signature)));
     }
 }
