@@ -16,6 +16,12 @@ pub(crate) struct Running {
     reader: Option<JoinHandle<()>>,
 }
 
+/// What a request brings.
+pub(crate) struct Body {
+    kind: &'static str,
+    bytes: Vec<u8>,
+}
+
 /// Ends a server with SIGKILL.
 #[derive(Clone)]
 pub(crate) struct Killer(Arc<Mutex<Child>>);
@@ -37,22 +43,22 @@ impl Running {
         let reader = thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let running = Self { address, killer: Killer(Arc::new(Mutex::new(child))), reader: Some(reader) };
         // It announces itself before it serves.
-        while !matches!(running.ask("GET", "/ready", b""), Ok((200, _))) {
+        while !matches!(running.ask("GET", "/ready", &Body::none()), Ok((200, _))) {
             thread::yield_now();
         }
         running
     }
 
     /// What the server answers; an error if it ended before it had.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: &[u8]) -> io::Result<(u16, String)> {
-        let (kind, body) = if method == "PUT" { form(body) } else { ("application/json", body.to_vec()) };
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Body) -> io::Result<(u16, String)> {
+        let Body { kind, bytes } = body;
         let mut stream = TcpStream::connect(&self.address)?;
-        let length = body.len();
+        let length = bytes.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-type: {kind}\r\n\
              content-length: {length}\r\n\r\n"
         );
-        stream.write_all(&[head.as_bytes(), &body].concat())?;
+        stream.write_all(&[head.as_bytes(), bytes].concat())?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         whole(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
@@ -60,6 +66,25 @@ impl Running {
 
     pub(crate) fn killer(&self) -> Killer {
         self.killer.clone()
+    }
+}
+
+impl Body {
+    pub(crate) fn none() -> Self {
+        Self { kind: "application/json", bytes: Vec::new() }
+    }
+
+    pub(crate) fn json(value: &serde_json::Value) -> Self {
+        Self { kind: "application/json", bytes: value.to_string().into_bytes() }
+    }
+
+    /// The parts of an upload like the route `pair`.
+    pub(crate) fn upload(component: &[u8]) -> Self {
+        let part =
+            |name: &str| format!("--b0undary\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
+        let manifest = part("manifest") + "route = \"pair\"\r\n" + &part("component");
+        let bytes = [manifest.as_bytes(), component, b"\r\n--b0undary--\r\n"].concat();
+        Self { kind: "multipart/form-data; boundary=b0undary", bytes }
     }
 }
 
@@ -94,14 +119,6 @@ fn whole(answer: &[u8]) -> Option<(u16, String)> {
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
     (length.parse() == Ok(body.len())).then(|| (status, body.to_owned()))
-}
-
-/// The parts of an upload like the route `pair`.
-fn form(component: &[u8]) -> (&'static str, Vec<u8>) {
-    let part = |name: &str| format!("--b0undary\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
-    let manifest = part("manifest") + "route = \"pair\"\r\n" + &part("component");
-    let body = [manifest.as_bytes(), component, b"\r\n--b0undary--\r\n"].concat();
-    ("multipart/form-data; boundary=b0undary", body)
 }
 
 /// What `audit verify` says of the folder's log, once nobody else has it.
