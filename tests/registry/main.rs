@@ -157,7 +157,7 @@ async fn a_reload_takes_it_over_or_leaves_everything_as_it_was_and_nobody_waits_
     assert_eq!(serving().await, revision("margin"));
     let change = json!({
         "route": "pair", "seed": "a seed that nobody knows",
-        "arms": [{"name": "a", "weight_bp": 5000}, {"name": "b", "weight_bp": 5000}],
+        "arms": [{"name": "a", "weight_bp": 5000}, {"name": "b", "weight_bp": 5000, "settings": {"threshold": 0.7}}],
     });
     let changed = server.ask(None, "PUT", "/admin/experiments/beside", &change.to_string()).await;
     assert_eq!(changed.status, 201, "{}", changed.text);

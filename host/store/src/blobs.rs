@@ -40,8 +40,10 @@ impl Blobs {
     pub fn in_folder(folder: &Path) -> Result<Self, StoreError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(StoreError::file("making", folder))?;
-        // Apart from what others write; what they left behind may be on its way, and stays.
-        let writes = AtomicU64::new(u64::from(std::process::id()) << 32);
+        // Apart from what others write, in this process too; what they left behind may be on its way, and stays.
+        static TAKEN: AtomicU64 = AtomicU64::new(0);
+        let apart = TAKEN.fetch_add(1, Ordering::Relaxed) << 16;
+        let writes = AtomicU64::new((u64::from(std::process::id()) << 32) + apart);
         Ok(Self { folder: folder.to_owned(), writes })
     }
 

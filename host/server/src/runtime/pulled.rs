@@ -5,7 +5,7 @@
 //! it is to be done before a change, whose binding then has the revision at once as long as somebody holds it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use policy::{PolicyError, PolicyHost, Revision};
 use store::{Blobs, Digest, StoreError};
@@ -18,10 +18,8 @@ use crate::trial::with_causes;
 /// The policies of registries that are in use.
 pub struct Pulled {
     host: Arc<PolicyHost>,
-    /// By the digests of their manifests.
+    /// By the digests of their manifests. Never held while somebody waits for a registry.
     loaded: Mutex<BTreeMap<Digest, Weak<Revision>>>,
-    /// Held while one is brought: who asks for the same waits, and finds it.
-    bringing: Mutex<()>,
 }
 
 /// A policy of a registry that cannot serve.
@@ -56,7 +54,7 @@ struct Found {
 impl Pulled {
     /// None yet; they run on this host.
     pub(super) fn new(host: Arc<PolicyHost>) -> Self {
-        Self { host, loaded: Mutex::default(), bringing: Mutex::default() }
+        Self { host, loaded: Mutex::default() }
     }
 
     /// The revision that a reference means, under the settings of a configuration. It may have to be pulled, compiled and tried.
@@ -64,13 +62,9 @@ impl Pulled {
     /// # Errors
     /// [`PulledError`].
     pub fn revision(&self, pinned: &Pinned, config: &Config) -> Result<Arc<Revision>, PulledError> {
-        let _bringing = self.bringing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = loaded.get(&pinned.digest).and_then(Weak::upgrade) {
+        if let Some(there) = self.loaded().get(&pinned.digest).and_then(Weak::upgrade) {
             return Ok(there);
         }
-        loaded.retain(|_, revision| revision.strong_count() > 0);
-        drop(loaded);
         let folder = config.server.data_dir.as_deref().map(|folder| folder.join(FOLDER));
         let kept = folder.as_deref().map(Blobs::in_folder).transpose()?;
         let found = match kept.as_ref().and_then(|kept| there(kept, pinned)) {
@@ -89,9 +83,18 @@ impl Pulled {
             }
             tracing::info!(policy = %pinned, revision = %revision.digest(), "pulled");
         }
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded();
+        loaded.retain(|_, revision| revision.strong_count() > 0);
+        // Whoever was first is kept, so that all who use it share health and instances.
+        if let Some(first) = loaded.get(&pinned.digest).and_then(Weak::upgrade) {
+            return Ok(first);
+        }
         loaded.insert(pinned.digest, Arc::downgrade(&revision));
         Ok(revision)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, BTreeMap<Digest, Weak<Revision>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(unix)]

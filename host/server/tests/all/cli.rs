@@ -339,7 +339,7 @@ fn every_help_fits_a_screen_and_has_examples() {
 
 const QUESTION: &str = "Tom has 45 apples. He finds 17 more apples. How many apples does Tom have now?";
 const SCREEN_LINES: usize = 30;
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "",
     "serve",
     "run",
@@ -349,6 +349,8 @@ const COMMANDS: [&str; 15] = [
     "bench scheduler",
     "policy",
     "policy check",
+    "policy pull",
+    "policy push",
     "model",
     "model inspect",
     "model pull",

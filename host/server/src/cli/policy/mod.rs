@@ -22,10 +22,7 @@ use crate::terminal::Terminal;
 
 /// Begin, check, time and upload routing policies.
 #[derive(Debug, Subcommand)]
-#[command(after_help = "\
-Examples:
-  tokenrouter policy new doubt --lang rust
-  tokenrouter policy upload doubt --component doubt.wasm --route pair/entropy")]
+#[command(after_help = "Example:  tokenrouter policy new doubt --lang rust")]
 pub(super) enum Policy {
     /// Write a working project: a policy, its build command, all that it needs of the interface.
     New(new::New),
