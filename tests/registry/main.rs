@@ -61,10 +61,11 @@ async fn replicas_with_one_configuration_have_one_revision_and_give_everybody_on
     let (one, two) = (arms(&replicas[0], 200).await, arms(&replicas[1], 200).await);
     assert_eq!(one, two);
     let of =
-        |arm: &str| one.iter().filter(|(served, _)| served == arm).map(|(_, revision)| revision.as_str());
+        |arm: &str| -> Vec<&String> { one.iter().filter(|(to, _)| to == arm).map(|(_, of)| of).collect() };
     for (arm, policy) in [("two/control", "margin"), ("two/other", "entropy")] {
         let expected = revision(policy);
-        assert!(of(arm).count() > 60 && of(arm).all(|served| served == expected), "{arm}");
+        let served = of(arm);
+        assert!(served.len() > 60 && served.iter().all(|served| **served == expected), "{arm}");
     }
 }
 
