@@ -37,6 +37,7 @@ mod self_pair;
 mod shares;
 mod tenant_shares;
 mod tidy;
+mod translated;
 mod trials;
 mod uploads;
 mod uploads_hidden;

@@ -10,8 +10,9 @@
 //!
 //! Reading order follows a model and then a step: `files` → `gguf` → `config` → `encoding` → `checkpoint` →
 //! `weights`, `layer` → `load` → `tokenizer` → `step` → `batch`, `paging` → `cpu` or
-//! `gpu` (the engines) → `signals`, `sampler` → `heads`. Beside it stand `device`, `sim` for steps that only take time,
-//! and `random` for models without a checkpoint.
+//! `gpu` (the engines) → `signals`, `sampler` → `heads`. Before an engine stands `interpreter`, for journeys in another
+//! model's tokens. Beside it stand `device`, `sim` for steps that only take time, and `random` for models without a
+//! checkpoint.
 
 mod batch;
 mod checkpoint;
@@ -25,6 +26,7 @@ mod gguf;
 #[cfg(any(test, feature = "cuda"))]
 mod gpu;
 mod heads;
+mod interpreter;
 mod layer;
 mod load;
 #[cfg(test)]
@@ -45,9 +47,10 @@ pub use encoding::WeightType;
 pub use error::EngineError;
 pub use files::ModelFiles;
 pub use heads::{Head, HeadError};
+pub use interpreter::{Interpreter, Translation};
 pub use load::{LoadOptions, Loaded, Progress, inspect, load, load_on};
 pub use random::{NoShape, RandomShape, random};
 pub use sim::{SimDevice, SimSettings, simulate};
 pub use spec::ModelSpec;
 pub use step::{Engine, KvUsage, Profile, Row};
-pub use tokenizer::{ChatMessage, Fingerprint, Mismatch, Tokenizer, compare_tokenizers};
+pub use tokenizer::{ChatMessage, Fingerprint, Lexicon, Mismatch, Tokenizer, compare_tokenizers};

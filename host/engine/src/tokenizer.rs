@@ -1,13 +1,14 @@
 //! Text to tokens and back, for one model.
 //!
 //! The tokenizer itself is the Hugging Face library's. What is added here is a wall between a person's text and the
-//! model's control tokens (`sealed`), the chat template (`template`), the bytes of each token (`bytes`), and the
-//! question whether two models share their tokens (`compare`). A GGUF file's tokenizer is first put in the library's
-//! terms (`gguf`).
+//! model's control tokens (`sealed`), the chat template (`template`), the bytes of each token (`bytes`), the question
+//! whether two models share their tokens (`compare`), and what to do where they do not (`lexicon`). A GGUF file's tokenizer
+//! is first put in the library's terms (`gguf`).
 
 mod bytes;
 mod compare;
 mod gguf;
+mod lexicon;
 mod sealed;
 mod settings;
 mod template;
@@ -18,6 +19,7 @@ use journey::Vocabulary;
 use serde::Deserialize;
 
 pub use compare::{Fingerprint, Mismatch, compare_tokenizers};
+pub use lexicon::Lexicon;
 
 use crate::gguf::Header;
 use crate::{EngineError, ModelFiles};

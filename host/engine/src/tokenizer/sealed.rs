@@ -119,6 +119,11 @@ impl Sealed {
         sealed
     }
 
+    /// The special token of this text.
+    pub(super) fn id(&self, text: &str) -> Option<u32> {
+        self.specials.iter().find(|(special, _)| special == text).map(|(_, id)| *id)
+    }
+
     /// The text of a special token; `None` for others.
     pub(super) fn special(&self, id: u32) -> Option<&str> {
         self.specials.iter().find(|(_, special)| *special == id).map(|(text, _)| text.as_str())

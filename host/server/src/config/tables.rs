@@ -90,6 +90,8 @@ pub(super) struct RouteTable {
     slo_tpot_ms: Option<f64>,
     slo_itl_ms: Option<f64>,
     #[serde(default)]
+    translate: bool,
+    #[serde(default)]
     settings: BTreeMap<String, f64>,
 }
 
@@ -134,8 +136,8 @@ impl RouteTable {
         let fallback = self.fallback.as_ref().map(role).transpose()?;
         let policy = PolicySource::parse(&self.policy, folder)
             .map_err(|problem| ConfigError::value(key("policy"), problem))?;
-        let (slo_tpot_ms, slo_itl_ms) = (self.slo_tpot_ms, self.slo_itl_ms);
-        Ok(Route { models: self.models, policy, fallback, slo_tpot_ms, slo_itl_ms, settings: self.settings })
+        let Self { models, slo_tpot_ms, slo_itl_ms, translate, settings, .. } = self;
+        Ok(Route { models, policy, fallback, slo_tpot_ms, slo_itl_ms, translate, settings })
     }
 }
 

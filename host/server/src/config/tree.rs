@@ -198,6 +198,9 @@ pub struct Route {
     pub slo_tpot_ms: Option<f64>,
     /// See `slo_tpot_ms`.
     pub slo_itl_ms: Option<f64>,
+    /// Whether its models may have different tokenizers: each then reads and writes the answer's bytes in tokens of its own.
+    /// Default false: a mismatch is refused.
+    pub translate: bool,
     /// Settings of the policy.
     pub settings: BTreeMap<String, f64>,
 }

@@ -3,7 +3,7 @@
 //! Pure computation, so that the handler can move it off the async threads when a body is large.
 
 use axum::http::HeaderMap;
-use engine::EngineError;
+use engine::{EngineError, Tokenizer};
 use journey::Adjustments;
 
 use super::draw::{Asked, draw};
@@ -56,8 +56,10 @@ pub(super) fn prepare(
     let assigned = draw(catalog, &Asked { caller, headers, wanted: &wanted, id }, &mut selected);
     let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
     let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
+    let (prompt, prompts) = tokens(&selected.route, prompt, names.prompt)?;
     let ask = Ask {
-        prompt: tokens(&selected.route, prompt, names.prompt)?,
+        prompt,
+        prompts,
         sampling,
         adjustments: Adjustments { bias: known_bias(&selected.route, &wanted.bias)?, ..adjustments },
         seed: seed.unwrap_or_else(unguessable),
@@ -107,19 +109,35 @@ fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRou
     }
 }
 
-fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<Vec<u32>, ApiError> {
-    let encoded = match prompt {
-        Prompt::Chat(messages) => route.tokenizer.encode_chat(&messages),
-        Prompt::Text(text) => route.tokenizer.encode(&text),
-        Prompt::Tokens(ids) => return known_tokens(route, &ids, field),
-    };
-    encoded.map_err(|error| match error {
-        EngineError::Template { .. } | EngineError::NoTemplate | EngineError::Encode { .. } => {
-            ApiError::field(Fault::Value, field, error.to_string())
+/// A prompt in the route's tokens, and as models with others read it: each by its own template, and what is given in tokens
+/// by its text.
+fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<(Vec<u32>, OwnPrompts), ApiError> {
+    let read = |tokenizer: &Tokenizer| match &prompt {
+        Prompt::Chat(messages) => tokenizer.encode_chat(messages),
+        Prompt::Text(text) => tokenizer.encode(text),
+        Prompt::Tokens(ids) => {
+            let ids: Vec<u32> = ids.iter().filter_map(|id| u32::try_from(*id).ok()).collect();
+            tokenizer.encode(&route.tokenizer.decode(&ids))
         }
-        other => ApiError::server(other.to_string()),
-    })
+    };
+    let refused = |error: &EngineError, message: String| match error {
+        EngineError::Template { .. } | EngineError::NoTemplate | EngineError::Encode { .. } => {
+            ApiError::field(Fault::Value, field, message)
+        }
+        _ => ApiError::server(message),
+    };
+    let of_route = match &prompt {
+        Prompt::Tokens(ids) => known_tokens(route, ids, field)?,
+        _ => read(&route.tokenizer).map_err(|error| refused(&error, error.to_string()))?,
+    };
+    let of_others = route
+        .prompts(read)
+        .map_err(|(model, error)| refused(&error, format!("for the model {model:?}: {error}")))?;
+    Ok((of_route, of_others))
 }
+
+/// By role.
+type OwnPrompts = Vec<Option<Vec<u32>>>;
 
 fn known_tokens(route: &Route, ids: &[u64], field: &str) -> Result<Vec<u32>, ApiError> {
     ids.iter().enumerate().map(|(ix, id)| known_token(route, *id, || format!("{field}[{ix}]"))).collect()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::{Lexicon, Translation};
 use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
 use policy::{Revision, Settings};
 use scheduler::{Behalf, Tenant};
@@ -14,6 +15,9 @@ use super::catalog::Route;
 pub struct Ask {
     /// The prompt's tokens.
     pub prompt: Vec<u32>,
+    /// The prompt as each model reads it, as [`Route::prompts`] gives it; may be left empty where all models of the route
+    /// share their tokens.
+    pub prompts: Vec<Option<Vec<u32>>>,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// What changes logits before; every token id exists in every model of the route.
@@ -42,6 +46,7 @@ impl Ask {
     pub fn greedy(prompt: Vec<u32>) -> Self {
         Self {
             prompt,
+            prompts: Vec::new(),
             sampling: Sampling::GREEDY,
             adjustments: Adjustments::default(),
             seed: 0,
@@ -144,12 +149,28 @@ pub(super) fn ends(ask: &mut Ask, eos: &Arc<[u32]>) -> Ends {
     Ends { tokens, strings: std::mem::take(&mut ask.stop), tokens_min: ask.tokens_min }
 }
 
+/// What it takes for each model of a route to read the journey.
+pub(super) fn translations(
+    ask: &mut Ask,
+    route: &Route,
+) -> Result<Vec<Option<Arc<Translation>>>, SubmitError> {
+    let mut prompts = std::mem::take(&mut ask.prompts).into_iter();
+    let translation = |lexicon: &Option<Arc<Lexicon>>| {
+        let own = prompts.next().flatten();
+        let Some(lexicon) = lexicon.clone() else { return Ok(None) };
+        let translation = Translation::new(lexicon, ask.prompt.clone(), own.unwrap_or_default());
+        translation.map(|translation| Some(Arc::new(translation))).ok_or(SubmitError::EmptyPrompt)
+    };
+    route.lexicons.iter().map(translation).collect()
+}
+
 /// Most tokens that the answer may have.
 pub(super) fn room(ask: &Ask, context: usize) -> Result<usize, SubmitError> {
-    let prompt = ask.prompt.len();
-    if prompt == 0 {
+    if ask.prompt.is_empty() {
         return Err(SubmitError::EmptyPrompt);
     }
+    let own = ask.prompts.iter().flatten().map(Vec::len).max();
+    let prompt = ask.prompt.len().max(own.unwrap_or(0));
     let wanted = ask.max_tokens.unwrap_or_else(|| context.saturating_sub(prompt).max(1));
     if prompt.saturating_add(wanted) > context {
         return Err(SubmitError::ContextExceeded { prompt, wanted, context });

@@ -7,8 +7,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use engine::compare_tokenizers;
-use policy::{Descriptor, Isolation, LaneRule, Limits, Need, PolicyError, PolicyFile, PolicyHost, Revision};
+use engine::{Lexicon, compare_tokenizers};
+use policy::{
+    Descriptor, Isolation, LaneRule, Limits, ModelInfo, Need, PolicyError, PolicyFile, PolicyHost, Revision,
+};
 
 use super::builtin::builtin_policies;
 use super::catalog::{Catalog, Deciding, Model, ModelIx, PolicySource, Route};
@@ -135,7 +137,7 @@ impl Policies {
         route: &config::Route,
         (revision, catalog): (Arc<Revision>, &Catalog),
     ) -> Result<Route, StartError> {
-        let roles = roles(name, route, catalog)?;
+        let roles = Roles::new(name, route, catalog)?;
         ByRole::new(&roles, catalog)
             .check_fit(&revision, &route.settings)
             .map_err(|problem| StartError::Unfit { route: name.to_owned(), problem })?;
@@ -150,14 +152,14 @@ impl Policies {
         catalog: &Catalog,
     ) -> Result<Route, StartError> {
         let unfit = |problem| StartError::Unfit { route: name.to_owned(), problem };
-        let source = match &route.policy {
+        match &route.policy {
             config::PolicySource::Builtin(builtin) => {
                 let revision = self.builtin(name, builtin)?;
-                return self.bind_to(name, route, (revision, catalog));
+                self.bind_to(name, route, (revision, catalog))
             }
             config::PolicySource::Uploaded { .. } => {
                 let revision = catalog.uploaded(&route.policy).map_err(unfit)?;
-                return self.bind_to(name, route, (revision, catalog));
+                self.bind_to(name, route, (revision, catalog))
             }
             config::PolicySource::Oci(pinned) => {
                 let revision = self.pulled()?.revision(pinned, &self.config).map_err(|source| {
@@ -167,16 +169,16 @@ impl Policies {
                 return self.bind_to(name, route, (revision, catalog));
             }
             config::PolicySource::File(path) => {
-                let by_role = ByRole::new(&roles(name, route, catalog)?, catalog);
+                let roles = Roles::new(name, route, catalog)?;
+                let by_role = ByRole::new(&roles, catalog);
                 let settings = route.settings.clone();
                 let check = move |revision: &Revision| by_role.check_fit(revision, &settings);
                 let file = PolicyFile::open(self.host()?, path, check).map_err(|source| {
                     StartError::Policy { route: name.to_owned(), source: Box::new(source) }
                 })?;
-                PolicySource::File(file)
+                Ok(decided(name, route, (roles, catalog), PolicySource::File(file)))
             }
-        };
-        Ok(decided(name, route, (roles(name, route, catalog)?, catalog), source))
+        }
     }
 
     fn builtin(&mut self, route: &str, name: &str) -> Result<Arc<Revision>, StartError> {
@@ -198,24 +200,71 @@ impl Policies {
     }
 }
 
-/// The models of a route, which speak the same tokens.
-fn roles(name: &str, route: &config::Route, catalog: &Catalog) -> Result<Vec<ModelIx>, StartError> {
-    let roles: Vec<ModelIx> = route.models.iter().filter_map(|wanted| catalog.model(wanted)).collect();
-    check_tokenizers(name, &roles, catalog)?;
-    Ok(roles)
+/// The models of a route, which speak the same tokens, or are translated.
+struct Roles {
+    models: Vec<ModelIx>,
+    /// By role; none where the tokens are the entry model's.
+    lexicons: Vec<Option<Arc<Lexicon>>>,
+}
+
+impl Roles {
+    fn new(name: &str, route: &config::Route, catalog: &Catalog) -> Result<Self, StartError> {
+        let models: Vec<ModelIx> = route.models.iter().filter_map(|wanted| catalog.model(wanted)).collect();
+        let entry = &catalog.models[&models[0]];
+        let lexicon = |model: &ModelIx| lexicon((name, route), entry, &catalog.models[model]);
+        let lexicons = models.iter().map(lexicon).collect::<Result<_, _>>()?;
+        Ok(Self { models, lexicons })
+    }
+}
+
+/// What it takes to translate between the entry model of a route and another; `None` where they speak the same tokens.
+fn lexicon(
+    (name, route): (&str, &config::Route),
+    entry: &Model,
+    other: &Model,
+) -> Result<Option<Arc<Lexicon>>, StartError> {
+    let Err(mismatch) = compare_tokenizers(&entry.tokenizer, &other.tokenizer) else { return Ok(None) };
+    let route_name = name.to_owned();
+    if !route.translate {
+        let (first, second) = (entry.name.clone(), other.name.clone());
+        return Err(StartError::Tokenizers {
+            route: route_name,
+            first,
+            second,
+            mismatch: Box::new(mismatch),
+        });
+    }
+    let side = |model: &'_ Model| (Arc::clone(&model.tokenizer), model.spec.eos.clone());
+    let ((home, home_eos), (own, own_eos)) = (side(entry), side(other));
+    let lexicon = Lexicon::new((&home, &home_eos), (&own, &own_eos)).ok_or_else(|| {
+        let problem = format!("translate: the entry model {:?} has no end token", entry.name);
+        StartError::Unfit { route: route_name, problem }
+    })?;
+    let (shared, all) = (lexicon.shared(), own.vocabulary().len());
+    tracing::info!(route = name, model = other.name, %mismatch, shared, all, "tokens are translated");
+    Ok(Some(Arc::new(lexicon)))
 }
 
 /// A route that a policy decides for.
 fn decided(
     name: &str,
     route: &config::Route,
-    (roles, catalog): (Vec<ModelIx>, &Catalog),
+    (roles, catalog): (Roles, &Catalog),
     source: PolicySource,
 ) -> Route {
     let deciding =
         Deciding::Policy { source, settings: route.settings.clone(), calibration: Mutex::default() };
     let (bounds, written) = (route.bounds(), Some(route.clone()));
-    Route { bounds, written, ..assemble(name, catalog, roles, route.fallback, deciding) }
+    let Roles { models, lexicons } = roles;
+    let mut assembled = assemble(name, catalog, models, route.fallback, deciding);
+    // A policy sees the entry model's tokens everywhere.
+    let vocabulary = assembled.model_infos[0].vocabulary;
+    let told = assembled.model_infos.iter().zip(&lexicons).map(|(info, lexicon)| {
+        let vocabulary = if lexicon.is_some() { vocabulary } else { info.vocabulary };
+        ModelInfo { vocabulary, ..info.clone() }
+    });
+    assembled.model_infos = told.collect();
+    Route { bounds, written, lexicons, ..assembled }
 }
 
 /// What a policy may need of the models of a route.
@@ -228,12 +277,12 @@ struct Offered {
 }
 
 impl ByRole {
-    fn new(roles: &[ModelIx], catalog: &Catalog) -> Self {
+    fn new(roles: &Roles, catalog: &Catalog) -> Self {
         let offered = |role: &ModelIx| {
             let Model { name, spec, heads, .. } = &*catalog.models[role];
             Offered { name: name.clone(), context: spec.context, heads: heads.clone() }
         };
-        Self(roles.iter().map(offered).collect())
+        Self(roles.models.iter().map(offered).collect())
     }
 
     /// Whether a policy can decide for the route; also asked of every new revision of a policy file.
@@ -272,19 +321,4 @@ impl ByRole {
         }
         Ok(())
     }
-}
-
-fn check_tokenizers(route: &str, roles: &[ModelIx], catalog: &Catalog) -> Result<(), StartError> {
-    let entry = &catalog.models[&roles[0]];
-    for other in roles[1..].iter().map(|role| &catalog.models[role]) {
-        compare_tokenizers(&entry.tokenizer, &other.tokenizer).map_err(|mismatch| {
-            StartError::Tokenizers {
-                route: route.to_owned(),
-                first: entry.name.clone(),
-                second: other.name.clone(),
-                mismatch: Box::new(mismatch),
-            }
-        })?;
-    }
-    Ok(())
 }

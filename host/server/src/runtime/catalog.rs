@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{ModelSpec, Tokenizer};
+use engine::{EngineError, Lexicon, ModelSpec, Tokenizer};
 use journey::{Role, Rules};
 use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
@@ -62,8 +62,10 @@ pub struct Route {
     pub context: usize,
     /// Tokens that end an answer.
     pub eos: Arc<[u32]>,
-    /// The tokenizer all models share.
+    /// The entry model's tokenizer, whose tokens are those of the route.
     pub tokenizer: Arc<Tokenizer>,
+    /// By role, what translates for a model with another tokenizer.
+    pub(super) lexicons: Vec<Option<Arc<Lexicon>>>,
     /// Heads of the models by role.
     pub heads: Vec<BTreeMap<String, Range<usize>>>,
     /// What the policy is told about the models, by role.
@@ -102,6 +104,24 @@ impl Route {
     pub fn fallback(&self, revision: Option<&Revision>) -> Role {
         let of_policy = revision.and_then(|revision| revision.descriptor().fallback);
         self.fallback.or(of_policy).unwrap_or(Role::ENTRY)
+    }
+
+    /// The prompt as each model reads it, by role: none for those that speak the route's tokens.
+    ///
+    /// # Errors
+    /// What the model cannot read, with its name.
+    pub fn prompts(
+        &self,
+        read: impl Fn(&Tokenizer) -> Result<Vec<u32>, EngineError>,
+    ) -> Result<Vec<Option<Vec<u32>>>, (String, EngineError)> {
+        let roles = self.lexicons.iter().zip(&self.by_role);
+        let prompt = |(lexicon, model): (&Option<_>, &Arc<Model>)| {
+            lexicon
+                .as_ref()
+                .map(|_| read(&model.tokenizer).map_err(|error| (model.name.clone(), error)))
+                .transpose()
+        };
+        roles.map(prompt).collect()
     }
 
     /// The policy's revision in force now; none for a single model.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use engine::Engine as _;
 use experiment::definition::{Arm, Definition};
 use experiment::{Assigner, Experiment};
 use policy::{PolicyHost, Revision};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use engine::{
-    CoreSharing, Cores, Device, Engine, EngineError, HeadError, LoadOptions, Loaded, Mismatch, ModelFiles,
-    SimDevice, Tokenizer,
+    CoreSharing, Cores, Device, Engine, EngineError, HeadError, Interpreter, LoadOptions, Loaded, Mismatch,
+    ModelFiles, SimDevice, Tokenizer,
 };
 use policy::{ModelInfo, PolicyError};
 use scheduler::conductor::Bounds;
@@ -59,7 +59,8 @@ pub enum StartError {
     },
     /// Two models of a route do not speak the same tokens.
     #[error(
-        "routes.{route:?}: {first:?} and {second:?} have different tokenizers: {mismatch}. A route needs one tokenizer"
+        "routes.{route:?}: {first:?} and {second:?} have different tokenizers: {mismatch}. Take models of one tokenizer, or \
+         set `translate = true` for the route"
     )]
     Tokenizers {
         /// Route in the configuration.
@@ -196,6 +197,7 @@ impl Loader {
         let heads = heads::attach(name, model, &mut *engine)?;
         let on_cores = model.sim.is_none() && model.device == Device::Cpu;
         let (name, device, meter) = (name.to_owned(), device(model), Arc::default());
+        let engine = Interpreter::new(engine);
         let powered = Powered { name, engine, device, on_cores, limits: model.limits, meter };
         Ok(Fresh { written: model.clone(), tokenizer, heads, powered })
     }
@@ -305,6 +307,7 @@ pub(super) fn assemble(
         context: by_role.iter().map(|model| model.spec.context).min().unwrap_or(0),
         eos: by_role[0].spec.eos.clone().into(),
         tokenizer: Arc::clone(&by_role[0].tokenizer),
+        lexicons: vec![None; by_role.len()],
         heads: by_role.iter().map(|model| model.heads.clone()).collect(),
         model_infos: by_role.iter().map(info).collect(),
         models: roles,

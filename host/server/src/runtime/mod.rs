@@ -223,6 +223,7 @@ impl Runtime {
         });
         let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
         let ends = answer::ends(&mut ask, &route.eos);
+        let translations = answer::translations(&mut ask, route)?;
         let request = Request {
             prompt: ask.prompt,
             sampling: ask.sampling,
@@ -248,6 +249,7 @@ impl Runtime {
             told,
             stopwatch: Stopwatch::start(),
             request,
+            translations,
             route: Arc::clone(route),
             decider,
             client,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Translation;
 use experiment::tally::Ended;
 use journey::{Accept, Consult, Decision, Effect, Journey, JourneyId, Offer, Role, Sampled, Step};
 use policy::{Digest, Lane, PolicyError, Revision, Session};
@@ -37,6 +38,8 @@ impl Place {
 /// One request on its way. It is owned by one loop at a time.
 pub(super) struct Traveller {
     pub(super) journey: Journey,
+    /// By role, for models with tokens of their own.
+    translations: Vec<Option<Arc<Translation>>>,
     pub(super) behalf: Behalf,
     /// Told when the journey is over: here, or by the drop wherever it is let go of.
     bill: Bill,
@@ -77,7 +80,11 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        (journey, behalf, (bill, witness, stopwatch)): (Journey, Behalf, (Bill, Witness, Stopwatch)),
+        ((journey, translations), behalf, (bill, witness, stopwatch)): (
+            (Journey, Vec<Option<Arc<Translation>>>),
+            Behalf,
+            (Bill, Witness, Stopwatch),
+        ),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
@@ -87,6 +94,7 @@ impl Traveller {
         let session = None;
         Self {
             journey,
+            translations,
             behalf,
             bill,
             witness,
@@ -121,6 +129,11 @@ impl Traveller {
     /// The model at which it is.
     pub(super) fn here(&self) -> ModelIx {
         self.route.models[self.journey.here().index()]
+    }
+
+    /// What the model here needs to read the journey, if it has tokens of its own.
+    pub(super) fn translation(&self) -> Option<&Arc<Translation>> {
+        self.translations.get(self.journey.here().index())?.as_ref()
     }
 
     /// What follows from the tokens drawn in a step: the policy is asked unless the journey knows by itself.

@@ -86,14 +86,25 @@ fn admit_next(
 
 fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers>, shared: &Shared) {
     let begin = start(&submission);
-    let Submission { id, behalf, told, stopwatch, request, route, client, accepted, waiting, .. } =
-        submission;
+    let Submission {
+        id,
+        behalf,
+        told,
+        stopwatch,
+        request,
+        translations,
+        route,
+        client,
+        accepted,
+        waiting,
+        ..
+    } = submission;
     drop(waiting);
     let (mut bill, mut witness) = told;
     bill.add(request.prompt.len());
     witness.begins(request.prompt.len());
     shared.metrics.journey_begins(request.prompt.len());
-    let journey = Journey::new(id, request);
+    let journey = (Journey::new(id, request), translations);
     let place = Place::new(shared.places.hold(behalf.tenant, permit), accepted);
     let told = (bill, witness, stopwatch);
     let mut traveller = Box::new(Traveller::new((journey, behalf, told), route, client, place, shared));

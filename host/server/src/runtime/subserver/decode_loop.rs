@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::{Engine, EngineError, Row};
+use engine::{Engine, EngineError, Interpreter, Row};
 use journey::{Consult, Draw, Effect, Journey, JourneyId, Sampled};
 use scheduler::law::Load;
 use scheduler::memory::{Aside, Relief};
@@ -32,7 +32,7 @@ pub(super) struct DecodeLoop {
     group: Arc<Group>,
     /// What it sleeps by.
     bell: Arc<Bell>,
-    engine: Box<dyn Engine>,
+    engine: Interpreter,
     scheduler: Scheduler,
     /// Journeys whose turn it is here.
     residents: BTreeMap<JourneyId, Box<Traveller>>,
@@ -114,10 +114,15 @@ impl DecodeLoop {
 
     fn handle(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Arrive(mut traveller) => match traveller.arrive() {
-                Follows::Settled(effect) => self.settle(traveller, effect),
-                Follows::InLane(consult) => self.ask_in_lane(traveller, (consult, Source::Arrival)),
-            },
+            Inbound::Arrive(mut traveller) => {
+                if let Some(translation) = traveller.translation() {
+                    self.engine.interpret(traveller.id(), translation);
+                }
+                match traveller.arrive() {
+                    Follows::Settled(effect) => self.settle(traveller, effect),
+                    Follows::InLane(consult) => self.ask_in_lane(traveller, (consult, Source::Arrival)),
+                }
+            }
             Inbound::Decided(traveller, Decided { effect, token }) => {
                 if let Some(token) = token {
                     self.group.decided(self.here, fate(&traveller, effect, token));
@@ -304,7 +309,8 @@ impl DecodeLoop {
                     Relief::Refuse => vec![*journey],
                 }
             }
-            EngineError::NotFinite { journey } => vec![*journey],
+            // Of a journey in other tokens than the model's nobody knows beforehand how many it takes.
+            EngineError::NotFinite { journey } | EngineError::ContextFull { journey, .. } => vec![*journey],
             _ => shares.iter().map(|share| share.journey).collect(),
         };
         self.fail(&ended, &error.to_string());

@@ -13,7 +13,7 @@ mod thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use engine::Engine;
+use engine::{Engine, Interpreter, Translation};
 use journey::{Effect, JourneyId, Request};
 use policy::{Revision, Settings};
 use scheduler::Behalf;
@@ -43,6 +43,8 @@ pub(super) struct Submission {
     /// Since it was accepted.
     pub(super) stopwatch: Stopwatch,
     pub(super) request: Request,
+    /// By role, for models with tokens of their own.
+    pub(super) translations: Vec<Option<Arc<Translation>>>,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
     pub(super) decider: Option<(Arc<Revision>, Settings)>,
@@ -103,7 +105,7 @@ pub(super) struct Bounds {
 /// An engine and the bounds of its steps.
 pub(super) struct Powered {
     pub(super) name: String,
-    pub(super) engine: Box<dyn Engine>,
+    pub(super) engine: Interpreter,
     /// Models of the same number share a device.
     pub(super) device: usize,
     /// Whether its steps are computed by the cores of this machine.
