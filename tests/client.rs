@@ -59,19 +59,23 @@ pub struct Events {
     /// Its headers.
     pub headers: HeaderMap,
     body: Incoming,
-    buffer: String,
+    buffer: Vec<u8>,
     ready: VecDeque<String>,
     /// Comment lines seen so far.
     pub comments: Vec<String>,
 }
 
 impl Events {
-    pub(crate) async fn open(address: SocketAddr, key: Option<&str>, path: &str, body: &Value) -> Self {
+    /// `POST path` with a JSON body, with an API key or without.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    pub async fn open(address: SocketAddr, key: Option<&str>, path: &str, body: &Value) -> Self {
         let response = send(address, with_key(request("POST", path, body.to_string()), key)).await;
         let (parts, body) = response.into_parts();
         let status = parts.status.as_u16();
         let headers = parts.headers;
-        Self { status, headers, body, buffer: String::new(), ready: VecDeque::new(), comments: Vec::new() }
+        Self { status, headers, body, buffer: Vec::new(), ready: VecDeque::new(), comments: Vec::new() }
     }
 
     /// The data of the next event; `None` when the stream has ended.
@@ -82,10 +86,10 @@ impl Events {
         while self.ready.is_empty() {
             let frame = self.body.frame().await?.expect("the stream goes on");
             let Ok(data) = frame.into_data() else { continue };
-            self.buffer += std::str::from_utf8(&data).expect("events are sent whole");
-            while let Some(end) = self.buffer.find("\n\n") {
-                let event: String = self.buffer.drain(..end + 2).collect();
-                self.take(event.trim_end());
+            self.buffer.extend_from_slice(&data);
+            while let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                self.take(std::str::from_utf8(&event).expect("UTF-8").trim_end());
             }
         }
         self.ready.pop_front()
@@ -136,12 +140,11 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Reply {
     Reply::read(send(address, request("GET", path, Vec::new())).await).await
 }
 
-pub(crate) async fn ask(
-    address: SocketAddr,
-    key: Option<&str>,
-    (method, path): (&str, &str),
-    body: &str,
-) -> Reply {
+/// Any method and body, with an API key or without.
+///
+/// # Panics
+/// If the server does not answer.
+pub async fn ask(address: SocketAddr, key: Option<&str>, (method, path): (&str, &str), body: &str) -> Reply {
     Reply::read(send(address, with_key(request(method, path, body), key)).await).await
 }
 
@@ -166,12 +169,10 @@ fn with_key(mut request: Request<Full<Bytes>>, key: Option<&str>) -> Request<Ful
 }
 
 /// `PUT path` with the parts of a form.
-pub(crate) async fn form(
-    address: SocketAddr,
-    key: Option<&str>,
-    path: &str,
-    parts: &[(&str, &[u8])],
-) -> Reply {
+///
+/// # Panics
+/// If the server does not answer.
+pub async fn form(address: SocketAddr, key: Option<&str>, path: &str, parts: &[(&str, &[u8])]) -> Reply {
     const BOUNDARY: &str = "a-boundary-of-tests";
     let mut body = Vec::new();
     for (name, bytes) in parts {

@@ -5,5 +5,5 @@
 mod client;
 mod server;
 
-pub use client::{Events, Reply, connect};
+pub use client::{Events, Reply, ask, connect, form};
 pub use server::{Server, binary};

@@ -23,7 +23,7 @@ const PAIR: &str = "[routes.pair]\nmodels = [\"small\", \"large\"]\npolicy = \"b
 const STREAMS: usize = 50;
 
 /// The keys that changed, or why nothing did.
-async fn apply(control: &Arc<Control>, text: &str) -> Result<Vec<String>, String> {
+pub(crate) async fn apply(control: &Arc<Control>, text: &str) -> Result<Vec<String>, String> {
     let next = Config::parse(text, Path::new("")).expect("valid");
     let applied =
         control.alone(move |control| -> Result<_, ReloadError> { control.put_in_force(&next, &mut ()) });

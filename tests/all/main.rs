@@ -2,6 +2,10 @@
 
 mod bad_input;
 mod builtin;
+mod cases_bodies;
+mod cases_cancel;
+mod cases_life;
+mod cases_routing;
 mod experiments;
 mod experiments_load;
 mod experiments_scores;
@@ -37,6 +41,7 @@ mod self_pair;
 mod shares;
 mod tenant_shares;
 mod tidy;
+mod traces;
 mod translated;
 mod trials;
 mod uploads;

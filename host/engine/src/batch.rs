@@ -159,6 +159,7 @@ impl KvBook {
             bytes: usage.blocks_touched * block,
             bytes_max: usage.blocks_max.saturating_mul(block),
             cached_bytes: usage.blocks_cached * block,
+            queried_tokens: usage.queried_tokens,
             hit_tokens: usage.hit_tokens,
         }
     }

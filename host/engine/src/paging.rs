@@ -39,6 +39,8 @@ pub(crate) struct KvLedger {
     /// Positions held, over all journeys.
     tokens: usize,
     /// As in [`Usage`].
+    queried_tokens: u64,
+    /// As in [`Usage`].
     hit_tokens: u64,
 }
 
@@ -109,6 +111,8 @@ pub(crate) struct Usage {
     pub(crate) blocks_shared: usize,
     /// Kept for later journeys only; the rest of `blocks_max`, beside these and the used ones, is free.
     pub(crate) blocks_cached: usize,
+    /// Positions that were looked up in the prefix index, since the start.
+    pub(crate) queried_tokens: u64,
     /// Positions that were taken from the prefix index instead of being computed, since the start.
     pub(crate) hit_tokens: u64,
 }
@@ -123,6 +127,7 @@ impl KvLedger {
             parked: BTreeMap::new(),
             now: 0,
             tokens: 0,
+            queried_tokens: 0,
             hit_tokens: 0,
         }
     }
@@ -222,6 +227,7 @@ impl KvLedger {
             blocks_used: pool.used(),
             blocks_shared: pool.shared(),
             blocks_cached: pool.cached(),
+            queried_tokens: self.queried_tokens,
             hit_tokens: self.hit_tokens,
         }
     }
@@ -244,6 +250,7 @@ impl KvLedger {
         }
         let copy = sequence.grow(&mut self.stock);
         let copy = copy.map_err(|_| Refused::NoRoom { needed, obtainable })?;
+        self.queried_tokens += feed.adopt_max as u64;
         self.hit_tokens += adopted as u64;
         Ok(Reservation { adopted, copy })
     }

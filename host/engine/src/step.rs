@@ -66,6 +66,8 @@ pub struct KvUsage {
     pub bytes_max: usize,
     /// Of the allocated bytes, those that only later journeys with the same beginning may use.
     pub cached_bytes: usize,
+    /// Positions that were looked up in the prefix cache, since the start.
+    pub queried_tokens: u64,
     /// Positions that were found in the prefix cache instead of being computed, since the start.
     pub hit_tokens: u64,
 }

@@ -121,12 +121,22 @@ impl Affine {
         self.fixed_s + self.row_s * rows
     }
 
+    /// This law where it says that a step takes time at all, and else the least that one can take: what is predicted by it is
+    /// finite.
+    #[must_use]
+    pub(crate) fn possible(self) -> Self {
+        if self.step_s(1.0) >= STEP_MIN_S { self } else { Self { fixed_s: STEP_MIN_S, ..self } }
+    }
+
     /// The same law on a machine that is `factor` times slower.
     #[must_use]
     pub(crate) fn slowed(&self, factor: f64) -> Self {
         Self { fixed_s: self.fixed_s * factor, row_s: self.row_s * factor }
     }
 }
+
+/// A nanosecond: a few instructions, and far below any step that a clock can tell.
+const STEP_MIN_S: f64 = 1e-9;
 
 fn dot(a: &[f64; 4], b: &[f64; 4]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()

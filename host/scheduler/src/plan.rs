@@ -76,6 +76,7 @@ impl Pair {
         self.journeys = self.journeys.max(1.0);
         self.share = self.share.clamp(SHARE_MIN, SHARE_MAX);
         self.visit_tokens = self.visit_tokens.clamp(1.0, VISIT_MAX);
+        (self.small, self.large) = (self.small.possible(), self.large.possible());
         self
     }
 }

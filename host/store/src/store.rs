@@ -252,11 +252,17 @@ fn open_database(path: &Path) -> Result<Database, StoreError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = file.map_err(StoreError::file("opening", path))?;
-    match FileBackend::new(file).and_then(|file| Builder::new().create_with_backend(file)) {
+    let mut builder = Builder::new();
+    // By default it is a gibibyte, beside the weights of models.
+    builder.set_cache_size(CACHE_BYTES);
+    match FileBackend::new(file).and_then(|file| builder.create_with_backend(file)) {
         Err(DatabaseError::DatabaseAlreadyOpen) => Err(StoreError::InUse(path.to_owned())),
         opened => Ok(opened?),
     }
 }
+
+/// What is kept of the file in memory.
+const CACHE_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests;

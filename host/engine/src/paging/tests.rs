@@ -38,7 +38,7 @@ fn a_journey_that_begins_like_an_earlier_one_computes_the_rest_only() {
     let mut ledger = with_kept(9, &text(0..40));
     assert_eq!(
         ledger.usage(),
-        Usage { blocks_max: 9, blocks_touched: 3, blocks_cached: 3, ..Usage::default() }
+        Usage { blocks_max: 9, blocks_touched: 3, blocks_cached: 3, queried_tokens: 39, ..Usage::default() }
     );
     let tokens: Vec<u32> = text(0..35).into_iter().chain([7, 8]).collect();
     let reserved = fed(&mut ledger, B, &tokens);
@@ -48,6 +48,7 @@ fn a_journey_that_begins_like_an_earlier_one_computes_the_rest_only() {
     assert_ne!(copy.from, copy.to);
     let usage = ledger.usage();
     assert_eq!((usage.blocks_used, usage.blocks_cached, usage.hit_tokens, usage.tokens), (3, 1, 35, 37));
+    assert_eq!(usage.queried_tokens, 39 + 36, "all but the last token of each");
     assert_eq!(ledger.tokens(B), tokens);
 }
 

@@ -30,6 +30,8 @@ impl ChatTemplate {
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", raise_exception);
         environment.add_filter("tojson", tojson);
+        // A template is part of a model that anybody may have made.
+        environment.set_fuel(Some(FUEL));
         environment.add_template_owned(NAME, source.to_owned()).map_err(|error| refused(&error))?;
         let named = [
             ("bos_token", &settings.bos),
@@ -96,6 +98,8 @@ fn tojson(value: &Value, indent: Option<Value>, options: Kwargs) -> Result<Strin
 }
 
 const NAME: &str = "chat";
+/// Instructions of one chat: some hundred times what templates use for the longest.
+const FUEL: u64 = 20_000_000;
 
 #[cfg(test)]
 mod tests {

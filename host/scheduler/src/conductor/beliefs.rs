@@ -158,8 +158,9 @@ impl Beliefs {
     /// One model of a device went on this long after another's step, with work there all the time.
     pub(super) fn observe_switch(&mut self, gap_s: f64) {
         if self.told.is_none() {
-            // A thread that was kept from running for a while says nothing about the next time.
-            let gap_s = gap_s.min(OUTLIER * self.switch_s + LEAST_OUTLIER_S);
+            // A thread that was kept from running for a while says nothing about the next time, and nobody goes on before the
+            // step that it went on after.
+            let gap_s = gap_s.max(0.0).min(OUTLIER * self.switch_s + LEAST_OUTLIER_S);
             self.switch_s += SWITCH_WEIGHT * (gap_s - self.switch_s);
         }
     }
@@ -192,7 +193,7 @@ impl Beliefs {
     #[must_use]
     pub fn per_row(&self, member: Member) -> Affine {
         let mix = if self.told.is_some() { RowMix::default() } else { self.fits[member.0].mix() };
-        self.law(member).per_row(mix)
+        self.law(member).per_row(mix).possible()
     }
 
     /// How well recent steps of a model were predicted.
@@ -330,3 +331,17 @@ const SPEED_KEEP: f64 = 0.97;
 /// Overlapped steps of each model that a measurement takes.
 const PROBE_STEPS: u32 = 12;
 const RATE_TURNS: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_model_never_takes_less_than_no_time() {
+        let mut beliefs = Beliefs::new(&Settings::learning(Vec::new()));
+        for at in 0..1000 {
+            beliefs.observe_switch(if at % 3 == 0 { 20e-6 } else { -30e-6 });
+            assert!((0.0..20e-6).contains(&beliefs.switch_s()), "{}", beliefs.switch_s());
+        }
+    }
+}

@@ -20,6 +20,8 @@ pub struct Fit {
     moment: [f64; 4],
     /// Decayed sums over rows, of rows, new tokens and context: the mean row.
     row_sums: [f64; 3],
+    /// Decayed sums over steps, of seconds and of 1: the mean step.
+    step_sums: [f64; 2],
     steps: u64,
     /// Relative errors of the latest predictions, a ring.
     errors: VecDeque<f64>,
@@ -45,6 +47,7 @@ impl Fit {
             gram: [[0.0; 4]; 4],
             moment: [0.0; 4],
             row_sums: [0.0; 3],
+            step_sums: [0.0; 2],
             steps: 0,
             errors: VecDeque::new(),
         }
@@ -56,14 +59,17 @@ impl Fit {
             return;
         }
         let predicted_s = self.law.step_s(load);
+        // A law may have all of its cost in a term that a step has nothing of. Taken at its word it would make of that step an
+        // outlier of no duration and of endless weight, which no later step could outweigh.
+        let expected_s = predicted_s.max(LEAST_SHARE * self.mean_s());
         let mut seconds = measured_s;
         if self.is_settled() {
             self.note_error((predicted_s - measured_s).abs() / measured_s);
             // A stopped process or a page fault is no property of the model; a real change gets through in a few steps.
-            seconds = seconds.min(OUTLIER * predicted_s.max(f64::MIN_POSITIVE));
+            seconds = seconds.min(OUTLIER * expected_s);
         }
         self.steps += 1;
-        self.add(load, seconds, predicted_s);
+        self.add(load, seconds, expected_s);
         self.law = self.solved();
     }
 
@@ -101,10 +107,16 @@ impl Fit {
         Some(FitError { median: at(0.5)?, p90: at(0.9)?, steps: sorted.len() })
     }
 
-    fn add(&mut self, load: Load, seconds: f64, predicted_s: f64) {
+    /// The mean of recent steps; 0 before the first.
+    fn mean_s(&self) -> f64 {
+        let [seconds, steps] = self.step_sums;
+        if steps > 0.0 { seconds / steps } else { 0.0 }
+    }
+
+    fn add(&mut self, load: Load, seconds: f64, expected_s: f64) {
         let regressors = load.regressors();
-        // By the predicted time, not the measured one: weights that follow the noise would bias the law downwards.
-        let scale = if self.is_settled() { predicted_s.max(seconds / OUTLIER) } else { seconds };
+        // By the expected time, not the measured one: weights that follow the noise would bias the law downwards.
+        let scale = if self.is_settled() { expected_s.max(seconds / OUTLIER) } else { seconds };
         let weight = 1.0 / (scale * scale);
         let keep = if self.is_off() { FORGETTING_WHEN_OFF } else { FORGETTING };
         for i in 0..4 {
@@ -114,6 +126,9 @@ impl Fit {
             self.moment[i] = self.moment[i] * keep + weight * regressors[i] * seconds;
         }
         for (sum, value) in self.row_sums.iter_mut().zip(&regressors[1..]) {
+            *sum = *sum * FORGETTING + value;
+        }
+        for (sum, value) in self.step_sums.iter_mut().zip([seconds, 1.0]) {
             *sum = *sum * FORGETTING + value;
         }
     }
@@ -155,6 +170,8 @@ const PULL: f64 = 0.001;
 const SETTLED_STEPS: u64 = 8;
 /// A step longer than this many predictions counts as that long.
 const OUTLIER: f64 = 4.0;
+/// Share of the mean step that any step is expected to take.
+const LEAST_SHARE: f64 = 1e-3;
 const ERRORS_KEPT: usize = 128;
 
 #[cfg(test)]
@@ -223,6 +240,20 @@ mod tests {
     }
 
     #[test]
+    fn a_step_without_anything_of_the_only_term_does_not_end_the_law() {
+        let mut fit = Fit::new(StepLaw::affine(0.0, 0.0));
+        // Time that follows the context alone, until a step has none.
+        for at in 1..200 {
+            fit.observe(Load { rows: 1, tokens: 1, context: at * 10 }, at as f64 * 1e-4);
+        }
+        for _ in 0..200 {
+            fit.observe(Load { rows: 1, tokens: 1, context: 0 }, 0.004);
+        }
+        let seconds = fit.law().step_s(Load { rows: 1, tokens: 1, context: 0 });
+        assert!((seconds / 0.004 - 1.0).abs() < 0.05, "{:?}", fit.law());
+    }
+
+    #[test]
     fn noise_of_thirty_per_cent_does_not_bias_the_law() {
         let truth = StepLaw::affine(0.01, 0.001);
         let mut fit = Fit::new(StepLaw::affine(1.0, 0.0));
@@ -246,6 +277,8 @@ mod tests {
             for (rows, more, context, seconds) in steps {
                 fit.observe(Load { rows, tokens: rows + more, context }, seconds);
                 prop_assert!(fit.law().coefficients().iter().all(|c| c.is_finite() && *c >= 0.0));
+                // Whatever was measured took time, and so does what is believed.
+                prop_assert!(fit.law().coefficients().iter().any(|c| *c > 0.0));
             }
         }
     }

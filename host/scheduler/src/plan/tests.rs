@@ -1,5 +1,7 @@
 //! What plans choose.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn one_device(overlap: f64) -> Devices {
@@ -58,6 +60,28 @@ fn nonsense_in_gives_a_plan_without_delay_or_with_a_bounded_one() {
     for devices in [Devices::Separate, one_device(0.0)] {
         let plan = Plan::make(odd, devices, Aims::default());
         assert!((1..=8).contains(&plan.batch), "{plan:?}");
+        assert!(plan.tokens_per_s.is_finite(), "{plan:?}");
+    }
+}
+
+proptest! {
+    /// Beliefs are measured, and may have any of their terms at nothing.
+    #[test]
+    fn what_is_predicted_is_a_number(
+        costs in proptest::array::uniform4(prop_oneof![Just(0.0), (-9.0f64..1.0).prop_map(|power| 10f64.powf(power))]),
+        (journeys, share, visit_tokens) in (1.0f64..200.0, (-6.0f64..0.0).prop_map(|power| 10f64.powf(power)), prop_oneof![Just(1.0), 1.0f64..8.0, 1.0f64..9000.0]),
+        (overlap, switch_s) in (0.5f64..2.0, 0.0f64..0.1),
+    ) {
+        let [a, b, c, d] = costs;
+        let (small, large) = (Affine { fixed_s: a, row_s: b }, Affine { fixed_s: c, row_s: d });
+        let pair = Pair { journeys: journeys.round(), share, visit_tokens, small, large };
+        for devices in [Devices::Separate, Devices::Shared { overlap, switch_s }] {
+            let plan = Plan::make(pair, devices, Aims::default());
+            let told = [Some(plan.tokens_per_s), plan.exclusive_tokens_per_s, plan.parallel_tokens_per_s];
+            let is_number = |told: f64| told.is_finite() && told >= 0.0;
+            prop_assert!(told.into_iter().flatten().all(is_number), "{:?}", plan);
+            prop_assert!(plan.cycle_s.is_finite(), "{:?}", plan);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{CliError, ConfigFile, configuration, start};
@@ -48,20 +49,30 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
     let address = listener.local_addr().map_err(failed)?;
     let watch = file.map(|file| Arc::new(Watch::new(&file, overrides)));
     let mut signals = Signals::new(watch.clone()).map_err(|source| CliError::Signals { source })?;
-    let runtime = tokio::select! {
-        loaded = load(config.clone()) => Arc::new(loaded?),
+    let shutdown = CancellationToken::new();
+    let (loaded, when_loaded) = oneshot::channel();
+    // From now on it can be asked whether this process lives.
+    let serving = http::serve_when(
+        listener,
+        async { when_loaded.await.ok() },
+        HttpSettings::new(&config),
+        shutdown.clone(),
+    );
+    tokio::pin!(serving);
+    let (runtime, control) = tokio::select! {
+        opened = open(config.clone()) => opened?,
         () = signals.next() => return Ok(()),
+        // Nobody has asked for it.
+        () = &mut serving => return Ok(()),
     };
     announce(&config, address, terminal);
-    let shutdown = CancellationToken::new();
-    let settings = HttpSettings::new(&config);
-    let control = control(&runtime, config.clone()).await?;
     // Ends with the server: nothing that it does may be broken off halfway.
     let following = watch.map(|watch| {
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(Arc::clone(&control).follow(watch)))
     });
-    let serving = http::serve(listener, control, settings, shutdown.clone());
-    tokio::pin!(serving);
+    if loaded.send(control).is_err() {
+        tracing::error!("nobody serves any more what was loaded");
+    }
     tokio::select! {
         () = &mut serving => {}
         () = signals.next() => {}
@@ -81,6 +92,13 @@ pub(super) async fn serve(args: Args, terminal: &Terminal) -> Result<(), CliErro
         () = drained => Ok(()),
         () = signals.next() => Err(CliError::Impatient),
     }
+}
+
+/// Loads what is served, and puts in force what was changed before.
+async fn open(config: Config) -> Result<(Arc<Runtime>, Arc<Control>), CliError> {
+    let runtime = Arc::new(load(config.clone()).await?);
+    let control = control(&runtime, config).await?;
+    Ok((runtime, control))
 }
 
 /// On a thread of its own, so that a signal ends even the loading of a large model.

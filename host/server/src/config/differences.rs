@@ -40,7 +40,7 @@ impl Difference {
             ["server", key] => ["body_bytes_max", "memory_check"].contains(key),
             ["sandbox", key] => *key != "lane_threads",
             ["uploads", key] => !key.starts_with("compile_"),
-            ["tenants"] => false,
+            ["tenants"] | ["telemetry", ..] => false,
             _ => true,
         }
     }

@@ -11,6 +11,7 @@ mod registry;
 mod scheduling;
 mod sim;
 mod tables;
+mod telemetry;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use registry::{Registry, pinned_arms};
 pub use scheduling::{Scheduling, SchedulingMode};
 pub use sim::Sim;
 pub use tables::{OWN, UPLOADED};
+pub use telemetry::Tracing;
 pub use tree::{Config, HeadSource, Isolation, Model, Overrides, PolicySource, Route, Sandbox, Server};
 pub use uploads::{COMPONENT_BYTES_MAX, PublicKey, Uploads};
 

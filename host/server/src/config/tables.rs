@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::telemetry::TelemetryTable;
 use super::tree::count;
 use super::{
     ConfigError, HeadSource, Model, PolicySource, Registry, Route, Sandbox, Scheduling, Server, Sim, Uploads,
@@ -26,6 +27,8 @@ pub(super) struct File {
     pub(super) registry: Registry,
     #[serde(default)]
     pub(super) scheduler: Scheduling,
+    #[serde(default)]
+    pub(super) telemetry: TelemetryTable,
     #[serde(default)]
     pub(super) models: BTreeMap<String, ModelTable>,
     #[serde(default)]

@@ -11,7 +11,7 @@ use scheduler::conductor::Bounds;
 use serde::{Deserialize, Serialize};
 
 use super::tables::{File, UPLOADED};
-use super::{ConfigError, Registry, Scheduling, Sim, Uploads};
+use super::{ConfigError, Registry, Scheduling, Sim, Tracing, Uploads};
 use crate::models::ModelSource;
 use crate::registry::{OCI, Pinned, Reference};
 
@@ -28,6 +28,8 @@ pub struct Config {
     pub registry: Registry,
     /// When models run.
     pub scheduler: Scheduling,
+    /// Where traces go.
+    pub tracing: Tracing,
     /// Models by name.
     pub models: BTreeMap<String, Model>,
     /// Routes by name. No route has the name of a model.
@@ -65,6 +67,15 @@ pub struct Server {
     pub body_bytes_max: NonZeroUsize,
     /// Seconds that running answers may take after SIGTERM. Default 30.
     pub drain_seconds: u64,
+    /// Seconds that a client may take to send a request's headers, and that a connection may stay open between requests.
+    /// Default 30.
+    pub header_seconds: NonZeroU32,
+    /// Seconds that a client may take to send a request's body. Default 30.
+    pub body_seconds: NonZeroU32,
+    /// Seconds after which a client that takes in nothing of its answer has left. Default 30.
+    pub write_seconds: NonZeroU32,
+    /// Seconds of silence after which a stream gets a comment line, which keeps proxies from closing it. Default 15.
+    pub ping_seconds: NonZeroU32,
     /// How models that have work at the same time share the processor's cores: `join`, `split` or `turns`. Default `join`.
     pub cores: engine::CoreSharing,
     /// Whether models that do not fit into memory are refused. Default true.
@@ -82,6 +93,10 @@ impl Default for Server {
             queue_max: count(1024),
             body_bytes_max: count(4 << 20),
             drain_seconds: 30,
+            header_seconds: seconds(30),
+            body_seconds: seconds(30),
+            write_seconds: seconds(30),
+            ping_seconds: seconds(15),
             cores: engine::CoreSharing::default(),
             memory_check: true,
             data_dir: None,
@@ -336,12 +351,14 @@ impl Config {
         let mut registry = file.registry;
         registry.auth_file = registry.auth_file.map(|file| folder.join(file));
         let uploads = file.uploads.check()?;
+        let tracing = file.telemetry.check(super::telemetry::environment)?;
         Ok(Self {
             server,
             sandbox,
             uploads,
             registry,
             scheduler,
+            tracing,
             models,
             routes,
             experiments,
@@ -349,6 +366,11 @@ impl Config {
             written,
         })
     }
+}
+
+/// A default that is not 0.
+fn seconds(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("defaults are not 0")
 }
 
 /// A default that is not 0.

@@ -15,8 +15,10 @@ use super::error::ApiError;
 use super::random::unguessable;
 
 /// Gives the request its id and span, and the answer the same id.
-pub(super) async fn wrap(request: Request, next: Next) -> Response {
+pub(super) async fn wrap(mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
+    // For those who tell it elsewhere.
+    request.headers_mut().insert(REQUEST_ID, id.clone());
     let shown = id.to_str().unwrap_or_default();
     let span = tracing::info_span!(
         "request",

@@ -80,6 +80,8 @@ pub(super) enum Fault {
     QueueFull,
     /// The server is shutting down.
     Draining,
+    /// The server has not begun yet.
+    Loading,
     /// The answer could not be made.
     Server,
 }
@@ -173,7 +175,7 @@ impl Fault {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
-            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Draining | Self::Loading => StatusCode::SERVICE_UNAVAILABLE,
             Self::Server => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -186,7 +188,7 @@ impl Fault {
             Self::Exceeded(Quota::Tokens) => "tokens",
             Self::Exceeded(Quota::Journeys) => "journeys",
             Self::Beyond => "insufficient_quota",
-            Self::Draining | Self::Server => "server_error",
+            Self::Draining | Self::Loading | Self::Server => "server_error",
             _ => "invalid_request_error",
         }
     }
@@ -220,6 +222,7 @@ impl Fault {
             Self::Encoding => "unsupported_encoding",
             Self::QueueFull => "rate_limit_exceeded",
             Self::Draining => "shutting_down",
+            Self::Loading => "loading",
             Self::Server => "server_error",
         }
     }
@@ -228,7 +231,7 @@ impl Fault {
     fn retry_after(self) -> Option<HeaderValue> {
         match self {
             Self::QueueFull => Some(HeaderValue::from_static("1")),
-            Self::Draining | Self::Uploading => Some(HeaderValue::from_static("5")),
+            Self::Draining | Self::Loading | Self::Uploading => Some(HeaderValue::from_static("5")),
             _ => None,
         }
     }

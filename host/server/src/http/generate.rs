@@ -8,6 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use tenant::Refused;
+use tenant::quota::Quota;
 use tracing::Span;
 
 use super::App;
@@ -17,10 +19,12 @@ use super::error::ApiError;
 use super::parse::Dialect;
 use super::prepare::{Prepared, prepare};
 use super::report::{Report, stream, whole};
+use super::traced::Within;
 use super::watch::not_ready;
 use crate::access::Caller;
 use crate::experiments::{Assigned, Facts};
-use crate::runtime::{Answer, Ask, Bill, Route};
+use crate::runtime::{Answer, Ask, Bill, Route, SubmitError};
+use crate::telemetry::Refusal;
 
 /// `POST /v1/chat/completions`
 pub(super) async fn chat(
@@ -59,12 +63,16 @@ async fn generate(
         return Err(not_ready(app));
     }
     let running = app.running.begin();
+    let within = Within::of(&headers);
     let body = body::read(app, &headers, body).await?;
     let prepared = prepare_off_thread(app, caller, dialect, (headers, body)).await?;
     let reserved = caller.reserve(&prepared.ask, &prepared.selected.route);
-    let bill = reserved.map_err(|refused| ApiError::over_quota(&refused))?;
+    let bill = reserved.map_err(|refused| {
+        app.runtime.metrics().refused(refusal(&refused));
+        ApiError::over_quota(&refused)
+    })?;
     let arm = prepared.assigned.as_ref().map(arm_header);
-    let (answer, report) = submit(app, caller, dialect, (prepared, bill))?;
+    let (answer, report) = submit(app, caller, (dialect, within), (prepared, bill))?;
     let mut response = if report.shape().stream {
         stream::response(answer, report, running, app.settings.ping_interval)
     } else {
@@ -105,7 +113,7 @@ async fn prepare_off_thread(
 fn submit(
     app: &App,
     caller: &Caller,
-    dialect: Dialect,
+    (dialect, within): (Dialect, Within),
     (prepared, bill): (Prepared, Bill),
 ) -> Result<(Answer, Report), ApiError> {
     let Prepared { model, selected, assigned, id, ask, shape, names } = prepared;
@@ -114,10 +122,22 @@ fn submit(
         .as_ref()
         .map(|assigned| experiments.watch(assigned, facts(&ask, &selected.route)))
         .unwrap_or_default();
+    let traces = app.runtime.traces();
+    let witness = match traces.is_on() {
+        true => {
+            let told = within.begin(dialect, &dialect.answer_id(id), (&ask, &selected.route));
+            witness.with_journal(traces.begin(told))
+        }
+        false => witness,
+    };
     let (prompt_tokens, seed) = (ask.prompt.len(), ask.seed);
     let prompt_ids = shape.token_ids.then(|| ask.prompt.clone());
-    let answer =
-        app.runtime.submit_for(&selected, ask, (bill, witness)).map_err(|error| names.refusal(&error))?;
+    let answer = app.runtime.submit_for(&selected, ask, (bill, witness)).map_err(|error| {
+        if matches!(error, SubmitError::QueueFull { .. }) {
+            app.runtime.metrics().refused(Refusal::Queue);
+        }
+        names.refusal(&error)
+    })?;
     if let Some(assigned) = &assigned {
         experiments.accepted(assigned, id, caller.lasting_number());
     }
@@ -132,6 +152,16 @@ fn submit(
         .with_seed(seed)
         .with_arm(assigned.as_ref());
     Ok((answer, report))
+}
+
+/// The quota that was in the way, as it is counted.
+fn refusal(refused: &Refused) -> Refusal {
+    match *refused {
+        Refused::Exceeded { quota: Quota::Requests, .. } => Refusal::Requests,
+        Refused::Exceeded { quota: Quota::Tokens, .. } => Refusal::Tokens,
+        Refused::Exceeded { quota: Quota::Journeys, .. } => Refusal::Journeys,
+        _ => Refusal::Beyond,
+    }
 }
 
 fn facts(ask: &Ask, route: &Route) -> Facts {

@@ -1,24 +1,25 @@
 //! Connections: taken in, bounded, and ended.
 //!
-//! During a drain connections are still taken in, so that clients and load balancers are told (503) instead of being
-//! turned away; only when the last answer has ended does the listener close.
+//! They are taken in from the beginning, so that it can be asked whether the server lives while it loads, and during a drain,
+//! so that clients and load balancers are told (503) instead of being turned away; only when the last answer has ended does the
+//! listener close.
 
+use std::future::ready;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{App, HttpSettings, router};
+use super::connection::converse;
+use super::stalled::Bodies;
+use super::{App, HttpSettings, loading, router};
 use crate::control::Control;
 use crate::experiments::keeper;
 
@@ -32,18 +33,41 @@ pub async fn serve(
     settings: HttpSettings,
     shutdown: CancellationToken,
 ) {
+    serve_when(listener, ready(Some(control)), settings, shutdown).await;
+}
+
+/// As [`serve`], once what is served is loaded; until then nobody is kept waiting. Returns at once if nothing comes of that.
+pub async fn serve_when(
+    listener: TcpListener,
+    loaded: impl Future<Output = Option<Arc<Control>>>,
+    settings: HttpSettings,
+    shutdown: CancellationToken,
+) {
+    let mut connections = Connections::new(settings.clone());
+    tokio::pin!(loaded);
+    let control = loop {
+        tokio::select! {
+            // First of all: where everything is loaded, nobody is told that it is not.
+            biased;
+            loaded = &mut loaded => match loaded {
+                Some(control) => break control,
+                None => return,
+            },
+            () = shutdown.cancelled() => return,
+            () = connections.turn(&listener) => {}
+        }
+    };
     // After the last answer, so that it is saved too.
     let stop = CancellationToken::new();
     let keeping = tokio::spawn(keeper::keep(Arc::clone(&control), stop.clone()));
     let app = App::new(control, settings, shutdown);
-    let mut connections = Connections::new(&app);
+    connections.doors.open(&app);
     let drained = drained(&app);
     tokio::pin!(drained);
     loop {
         tokio::select! {
             () = &mut drained => break,
-            Some(ended) = connections.open.join_next() => log_end(ended),
-            accepted = listener.accept(), if connections.have_room() => connections.take_in(accepted).await,
+            () = connections.turn(&listener) => {}
         }
     }
     drop(listener);
@@ -54,33 +78,65 @@ pub async fn serve(
     }
 }
 
+/// Who answers: as long as nobody else does, one who says that the server loads.
+struct Doors {
+    loading: TowerToHyperService<Router>,
+    loaded: OnceLock<TowerToHyperService<Router>>,
+}
+
+impl Doors {
+    fn open(&self, app: &App) {
+        self.loaded.get_or_init(|| TowerToHyperService::new(router(app.clone())));
+    }
+
+    fn answers(&self) -> TowerToHyperService<Router> {
+        self.loaded.get().unwrap_or(&self.loading).clone()
+    }
+}
+
 struct Connections {
-    app: App,
-    service: TowerToHyperService<Router>,
+    settings: Arc<HttpSettings>,
+    doors: Arc<Doors>,
     open: JoinSet<()>,
-    graceful: GracefulShutdown,
+    bodies: Bodies,
+    /// When to look for answers that nobody takes in.
+    glances: Interval,
+    closing: CancellationToken,
 }
 
 impl Connections {
-    fn new(app: &App) -> Self {
+    fn new(settings: HttpSettings) -> Self {
+        let mut glances = tokio::time::interval((settings.write_timeout / 4).max(LEAST_GLANCE));
+        glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let loading = TowerToHyperService::new(loading::router());
         Self {
-            app: app.clone(),
-            service: TowerToHyperService::new(router(app.clone())),
+            settings: Arc::new(settings),
+            doors: Arc::new(Doors { loading, loaded: OnceLock::new() }),
             open: JoinSet::new(),
-            graceful: GracefulShutdown::new(),
+            bodies: Bodies::new(),
+            glances,
+            closing: CancellationToken::new(),
         }
     }
 
-    async fn take_in(&mut self, accepted: io::Result<(TcpStream, std::net::SocketAddr)>) {
+    /// The next thing that happens: somebody comes, somebody goes, or it is time to look who holds things up.
+    async fn turn(&mut self, listener: &TcpListener) {
+        tokio::select! {
+            Some(ended) = self.open.join_next() => log_end(ended),
+            _ = self.glances.tick() => self.bodies.end_stalled(self.settings.write_timeout),
+            accepted = listener.accept(), if self.open.len() < self.settings.connections_max => {
+                self.take_in(accepted).await;
+            }
+        }
+    }
+
+    async fn take_in(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
             Ok((stream, _)) => {
-                let service = self.service.clone();
-                self.open.spawn(converse(
-                    stream,
-                    service,
-                    self.app.settings.clone(),
-                    self.graceful.watcher(),
-                ));
+                let doors = Arc::clone(&self.doors);
+                let shared = (Arc::clone(&self.settings), self.bodies.clone());
+                let closing = self.closing.clone();
+                self.open.spawn(converse(stream, move || doors.answers(), shared, closing));
             }
             Err(error) => {
                 // Usually there is no file descriptor left; one comes back when a connection ends.
@@ -92,17 +148,16 @@ impl Connections {
 
     /// Lets every connection finish what it is sending, then cuts off those that do not read.
     async fn close(mut self) {
-        if tokio::time::timeout(CLOSING, self.graceful.shutdown()).await.is_err() {
-            tracing::warn!("connections that do not close are cut off");
-            self.open.abort_all();
+        self.closing.cancel();
+        let all = async {
+            while let Some(ended) = self.open.join_next().await {
+                log_end(ended);
+            }
+        };
+        if tokio::time::timeout(CLOSING, all).await.is_err() {
+            tracing::warn!(open = self.open.len(), "connections that do not close are cut off");
+            self.open.shutdown().await;
         }
-        while let Some(ended) = self.open.join_next().await {
-            log_end(ended);
-        }
-    }
-
-    fn have_room(&self) -> bool {
-        self.open.len() < self.app.settings.connections_max
     }
 }
 
@@ -115,56 +170,6 @@ async fn drained(app: &App) {
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    service: TowerToHyperService<Router>,
-    settings: HttpSettings,
-    watcher: Watcher,
-) {
-    // A token is a small write, and it must not wait for the next one.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-    let spoke = Arc::new(Notify::new());
-    let service = service_fn({
-        let spoke = Arc::clone(&spoke);
-        move |request| {
-            spoke.notify_one();
-            service.call(request)
-        }
-    });
-    let builder = protocol(&settings);
-    let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
-    tokio::select! {
-        ended = connection => {
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection broke");
-            }
-        }
-        () = never_speaks(&spoke, settings.header_timeout) => tracing::debug!("a connection said nothing"),
-    }
-}
-
-/// Ends if no request comes in time. hyper's own limit begins only when it knows which protocol is spoken.
-async fn never_speaks(spoke: &Notify, limit: Duration) {
-    if tokio::time::timeout(limit, spoke.notified()).await.is_ok() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// HTTP/1.1, and HTTP/2 by prior knowledge.
-fn protocol(settings: &HttpSettings) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(settings.header_timeout)
-        .keep_alive_timeout(settings.header_timeout)
-        .max_concurrent_streams(STREAMS_MAX);
-    builder
-}
-
 fn log_end(ended: Result<(), JoinError>) {
     match ended {
         Err(error) if error.is_panic() => tracing::error!(%error, "a connection's task panicked"),
@@ -175,5 +180,4 @@ fn log_end(ended: Result<(), JoinError>) {
 /// How long connections may take to send what they hold once nothing new comes.
 const CLOSING: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Requests at once on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 256;
+const LEAST_GLANCE: Duration = Duration::from_millis(5);

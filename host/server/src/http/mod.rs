@@ -1,6 +1,6 @@
 //! HTTP: OpenAI's API in, journeys out.
 //!
-//! The only room that knows what a client sees. A request goes through `listen` (connections) → `envelope`
+//! The only room that knows what a client sees. A request goes through `listen` and `connection` → `envelope`
 //! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, arm by `draw`,
 //! tokens) → the [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
 //! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod body;
+mod connection;
 mod description;
 mod draw;
 mod envelope;
@@ -17,6 +18,7 @@ mod feedback;
 mod generate;
 mod keys;
 mod listen;
+mod loading;
 mod models;
 mod page;
 mod parse;
@@ -25,18 +27,21 @@ mod prepare;
 mod random;
 mod report;
 mod running;
+mod stalled;
+mod traced;
 mod usage;
 mod watch;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+pub use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, delete, get, post};
 use tokio_util::sync::CancellationToken;
 
-pub use listen::serve;
+pub use listen::{serve, serve_when};
 pub(crate) use random::secret;
 
 use crate::config::Config;
@@ -51,10 +56,12 @@ use running::Running;
 pub struct HttpSettings {
     /// Connections open at once; more wait in the listener's backlog.
     pub connections_max: usize,
-    /// How long a client may take to send a request's headers.
+    /// How long a client may take to send a request's headers, and a connection may stay open between requests.
     pub header_timeout: Duration,
     /// How long a client may take to send a request's body.
     pub body_timeout: Duration,
+    /// How long a client may take in nothing of its answer.
+    pub write_timeout: Duration,
     /// How long a stream may be silent before a comment line keeps it alive.
     pub ping_interval: Duration,
     /// How long running answers may take once a shutdown was asked for.
@@ -66,13 +73,15 @@ impl HttpSettings {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let server = &config.server;
+        let seconds = |seconds: NonZeroU32| Duration::from_secs(u64::from(seconds.get()));
         // Every journey and every waiting request holds a connection; some are left for probes and refusals.
         let busy = server.journeys_max.get().saturating_add(server.queue_max.get());
         Self {
             connections_max: busy.saturating_add(SPARE_CONNECTIONS),
-            header_timeout: Duration::from_secs(30),
-            body_timeout: Duration::from_secs(30),
-            ping_interval: Duration::from_secs(15),
+            header_timeout: seconds(server.header_seconds),
+            body_timeout: seconds(server.body_seconds),
+            write_timeout: seconds(server.write_seconds),
+            ping_interval: seconds(server.ping_seconds),
             drain: Duration::from_secs(server.drain_seconds),
         }
     }

@@ -1,4 +1,4 @@
-//! How many answers are being given, so that a drain knows when the last one has ended.
+//! How many answers are being given, so that a drain knows when the last one has ended, and a connection when it is idle.
 
 use tokio::sync::watch;
 
@@ -25,9 +25,18 @@ impl Running {
 
     /// Waits until there is none.
     pub(super) async fn none(&self) {
+        self.until(|count| count == 0).await;
+    }
+
+    /// Waits until there is one.
+    pub(super) async fn some(&self) {
+        self.until(|count| count > 0).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(usize) -> bool) {
         let mut count = self.0.subscribe();
-        // It fails only when every sender is gone, and then no answer is left either.
-        if count.wait_for(|count| *count == 0).await.is_err() {
+        // It fails only when every sender is gone, and this one is not.
+        if count.wait_for(|count| is_so(*count)).await.is_err() {
             tracing::debug!("nobody counts answers any more");
         }
     }

@@ -35,6 +35,7 @@ use policy::{Revision, Settings};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
 pub use bill::Bill;
@@ -56,7 +57,7 @@ pub use witness::{Course, Witness};
 
 use crate::config::{Config, Scheduling};
 use crate::registry::Pinned;
-use crate::telemetry::{Metrics, Stopwatch};
+use crate::telemetry::{Metrics, Stopwatch, Traces};
 use group::Group;
 use lane::LaneThreads;
 use places::Places;
@@ -71,6 +72,7 @@ pub struct Runtime {
     group: Arc<Group>,
     lanes: Arc<LaneThreads>,
     metrics: Arc<Metrics>,
+    traces: Arc<Traces>,
     accepted: TaskTracker,
     next_id: AtomicU64,
     draining: AtomicBool,
@@ -86,6 +88,7 @@ impl Runtime {
     /// [`StartError`], naming the model, route or policy.
     pub fn start(config: &Config, progress: &mut dyn LoadProgress) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::default());
+        let traces = Arc::new(Traces::start(&config.tracing).map_err(StartError::Thread)?);
         let journeys_max = config.server.journeys_max.get();
         let stop = CancellationToken::new();
         let bounds = subserver::Bounds { journeys_max, queue_max: config.server.queue_max.get() };
@@ -106,6 +109,7 @@ impl Runtime {
         let planning = TaskTracker::new();
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&group).make_plans()));
         planning.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&live).let_go()));
+        planning.spawn(stop.clone().run_until_cancelled_owned(lanes.handle().clone().let_go()));
         planning.close();
         Ok(Self {
             live,
@@ -114,6 +118,7 @@ impl Runtime {
             lanes: Arc::new(lanes),
             planning,
             metrics,
+            traces,
             accepted: TaskTracker::new(),
             next_id: AtomicU64::new(1),
             draining: AtomicBool::new(false),
@@ -159,11 +164,17 @@ impl Runtime {
         &self.metrics
     }
 
+    /// Where journeys are traced.
+    #[must_use]
+    pub fn traces(&self) -> &Arc<Traces> {
+        &self.traces
+    }
+
     /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_page(&self) -> String {
         let catalog = self.catalog();
-        self.metrics.render(&catalog, &self.group.gauges(), &policies::gauges(&catalog))
+        self.metrics.render(&catalog, &self.group.gauges(), &policies::gauges(&catalog), &self.traces)
     }
 
     /// When models run: what is believed of them, and the plan in force.
@@ -248,6 +259,7 @@ impl Runtime {
             behalf: ask.behalf,
             told,
             stopwatch: Stopwatch::start(),
+            span: Span::current(),
             request,
             translations,
             route: Arc::clone(route),
@@ -271,9 +283,14 @@ impl Runtime {
         self.stop.cancel();
         self.fleet.join().await;
         self.planning.wait().await;
-        let lanes = Arc::clone(&self.lanes);
-        if let Err(error) = tokio::task::spawn_blocking(move || lanes.join()).await {
-            tracing::error!(%error, "the threads of slow policies could not be joined");
+        let (lanes, traces) = (Arc::clone(&self.lanes), Arc::clone(&self.traces));
+        let joining = tokio::task::spawn_blocking(move || {
+            lanes.join();
+            // Last: what ends until here is traced.
+            traces.join();
+        });
+        if let Err(error) = joining.await {
+            tracing::error!(%error, "the threads of slow policies and of traces could not be joined");
         }
     }
 }

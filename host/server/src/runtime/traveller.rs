@@ -1,6 +1,7 @@
 //! A journey with all that travels with it from subserver to subserver.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use engine::Translation;
 use experiment::tally::Ended;
@@ -9,6 +10,7 @@ use policy::{Digest, Lane, PolicyError, Revision, Session};
 use scheduler::{Behalf, Tenant};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Span;
 
 use super::answer::Event;
 use super::bill::Bill;
@@ -18,7 +20,7 @@ use super::places::Held;
 use super::share::Seen;
 use super::subserver::Shared;
 use super::witness::{Witness, ended};
-use crate::telemetry::{Metrics, Stopwatch};
+use crate::telemetry::{Meter, Metrics, Stopwatch};
 
 /// A place among the journeys alive. It is given back when the last subserver has let go of the journey, so the number
 /// of messages about journeys never exceeds the number of places, which is the capacity of every channel between
@@ -47,6 +49,8 @@ pub(super) struct Traveller {
     witness: Witness,
     /// What its times are measured with.
     stopwatch: Stopwatch,
+    /// Of the request: what is logged of the journey is logged within it.
+    pub(super) span: Span,
     pub(super) route: Arc<Route>,
     /// None for single models, and after the policy has failed.
     session: Option<Session>,
@@ -59,6 +63,10 @@ pub(super) struct Traveller {
     others: u64,
     /// Handoffs so far.
     handoffs: u64,
+    /// Ways from model to model so far.
+    hops: u64,
+    /// When it came to where it is, until its first step there.
+    came: Option<Instant>,
 }
 
 /// What follows from news of a journey.
@@ -80,16 +88,17 @@ enum Fault {
 
 impl Traveller {
     pub(super) fn new(
-        ((journey, translations), behalf, (bill, witness, stopwatch)): (
+        ((journey, translations), behalf, told): (
             (Journey, Vec<Option<Arc<Translation>>>),
             Behalf,
-            (Bill, Witness, Stopwatch),
+            (Bill, Witness, Stopwatch, Span),
         ),
         route: Arc<Route>,
         client: mpsc::Sender<Event>,
         place: Place,
         shared: &Shared,
     ) -> Self {
+        let (bill, witness, stopwatch, span) = told;
         let (metrics, lane) = (Arc::clone(&shared.metrics), shared.lane.clone());
         let session = None;
         Self {
@@ -99,6 +108,7 @@ impl Traveller {
             bill,
             witness,
             stopwatch,
+            span,
             route,
             session,
             client,
@@ -107,6 +117,8 @@ impl Traveller {
             lane,
             others: 0,
             handoffs: 0,
+            hops: 0,
+            came: None,
         }
     }
 
@@ -149,6 +161,7 @@ impl Traveller {
 
     /// What follows from coming to a subserver: what the journey brings may wait for the policy.
     pub(super) fn arrive(&mut self) -> Follows {
+        self.came = Some(Instant::now());
         let consult = self.journey.arrive();
         self.follow(consult, Lane::InStep)
     }
@@ -159,6 +172,21 @@ impl Traveller {
             Follows::Settled(effect) => effect,
             Follows::InLane(_) => unreachable!("what is in its lane already is not sent there"),
         }
+    }
+
+    /// It goes to another model.
+    pub(super) fn leaves(&mut self, (here, meter): (ModelIx, &Meter), to: Role) {
+        self.hops += 1;
+        let from = self.route.models.iter().position(|model| *model == here).unwrap_or_default();
+        self.witness.handed_off(Role(from as u16), to, self.journey.position());
+        meter.handed_off(&self.route.model_names[to.index()]);
+    }
+
+    /// It takes part in a step.
+    pub(super) fn steps(&mut self, meter: &Meter) {
+        let Some(came) = self.came.take() else { return };
+        let suffix = (self.hops > 0).then(|| self.journey.pending().1.len());
+        meter.visit_begins(came.elapsed(), suffix);
     }
 
     /// Sends what has been made to the client.
@@ -271,7 +299,9 @@ impl Traveller {
 
     /// From here on the journey is without a policy; nobody else is touched.
     fn fall_back(&mut self, fault: &Fault) -> Effect {
-        tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
+        self.span.in_scope(|| {
+            tracing::warn!(journey = %self.id(), route = self.route.name, %fault, "policy failed; falling back");
+        });
         self.metrics.policy_failed();
         self.witness.fell_back();
         self.tell(Event::FellBack { fault: fault.to_string() });

@@ -3,7 +3,7 @@
 //! A witness travels with its journey, as its bill does, so no way out can be forgotten. It sees tokens where they are
 //! committed and not where they are read: a client that reads slowly says nothing of the models. Nobody else is concerned
 //! before the end, so a token costs one look at the clock and a number in a list; an answer that nobody watches costs
-//! neither.
+//! neither. The answer's trace, if there is one, is kept on the way.
 
 use std::fmt;
 use std::time::Instant;
@@ -12,6 +12,7 @@ use experiment::tally::{Ended, Usage};
 use journey::{Considered, FinishReason, Role};
 
 use super::answer::Event;
+use crate::telemetry::Journal;
 
 /// What an answer did.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +33,10 @@ pub struct Course {
 
 /// Watches an answer for whoever wants to know, if anybody does.
 #[derive(Default)]
-pub struct Witness(Option<Box<Watching>>);
+pub struct Witness {
+    watching: Option<Box<Watching>>,
+    journal: Journal,
+}
 
 struct Watching {
     told: Box<dyn FnOnce(Course) + Send>,
@@ -54,7 +58,7 @@ impl Witness {
     #[must_use]
     pub fn of(roles: usize, told: impl FnOnce(Course) + Send + 'static) -> Self {
         let now = Instant::now();
-        Self(Some(Box::new(Watching {
+        let watching = Some(Box::new(Watching {
             told: Box::new(told),
             came: now,
             last: now,
@@ -64,39 +68,47 @@ impl Witness {
             gaps_s: Vec::new(),
             made: vec![0; roles],
             considered: None,
-        })))
+        }));
+        Self { watching, journal: Journal::default() }
+    }
+
+    /// One that keeps this journal, too.
+    #[must_use]
+    pub fn with_journal(self, journal: Journal) -> Self {
+        Self { journal, ..self }
     }
 
     /// One that also wants the tokens of the entry model at which the route is open.
     #[must_use]
     pub fn with_considered(mut self) -> Self {
-        if let Some(watching) = &mut self.0 {
+        if let Some(watching) = &mut self.watching {
             watching.considered = Some(Vec::new());
         }
         self
     }
 
     pub(super) fn wants_considered(&self) -> bool {
-        self.0.as_ref().is_some_and(|watching| watching.considered.is_some())
+        self.watching.as_ref().is_some_and(|watching| watching.considered.is_some())
     }
 
     /// The tokens at which the route was open.
     pub(super) fn considered(&mut self, considered: Vec<Considered>) {
-        if let Some(wanted) = self.0.as_mut().and_then(|watching| watching.considered.as_mut()) {
+        if let Some(wanted) = self.watching.as_mut().and_then(|watching| watching.considered.as_mut()) {
             *wanted = considered;
         }
     }
 
     /// The request has become a journey.
     pub(super) fn begins(&mut self, prompt_tokens: usize) {
-        if let Some(watching) = &mut self.0 {
+        if let Some(watching) = &mut self.watching {
             watching.prompt = Some(prompt_tokens as u64);
         }
     }
 
     /// Tokens were committed, all at this moment, by these roles.
-    pub(super) fn made(&mut self, by: impl Iterator<Item = Role>) {
-        let Some(watching) = &mut self.0 else { return };
+    pub(super) fn made(&mut self, by: impl Iterator<Item = Role> + Clone) {
+        self.journal.made(by.clone());
+        let Some(watching) = &mut self.watching else { return };
         let mut now = None;
         for role in by {
             watching.count(role, *now.get_or_insert_with(Instant::now));
@@ -105,14 +117,20 @@ impl Witness {
 
     /// The answer goes on without its policy.
     pub(super) fn fell_back(&mut self) {
-        if let Some(watching) = &mut self.0 {
+        if let Some(watching) = &mut self.watching {
             watching.fell_back = true;
         }
     }
 
+    /// It goes from one model to another, at this position.
+    pub(super) fn handed_off(&mut self, from: Role, to: Role, position: u64) {
+        self.journal.handed_off(from, to, position);
+    }
+
     /// The answer is over. Only the first word counts.
     pub(super) fn end(&mut self, ended: Ended) {
-        if let Some(watching) = self.0.take() {
+        self.journal.end(ended);
+        if let Some(watching) = self.watching.take() {
             watching.tell(ended);
         }
     }
@@ -153,7 +171,7 @@ pub(super) fn ended(last: &Event) -> Ended {
 
 impl fmt::Debug for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Witness(of an answer)" } else { "Witness(of nothing)" })
+        f.write_str(if self.watching.is_some() { "Witness(of an answer)" } else { "Witness(of nothing)" })
     }
 }
 

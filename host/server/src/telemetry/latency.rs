@@ -1,11 +1,8 @@
 //! How long answers take, as histograms.
-//!
-//! A separate room because a histogram is many numbers that belong together. Buckets are fixed, so that a time costs a look at
-//! a short list and two relaxed atomic operations, and histograms of several servers can be added up.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::histogram::Histogram;
 use super::page::{Family, Page};
 
 /// Times of all answers.
@@ -41,71 +38,26 @@ impl Latencies {
         }
         let now = Instant::now();
         match of.last {
-            None => self.first.record(&FIRST_MS, now.saturating_duration_since(of.came), 1),
-            Some(last) => self.gap.record(&GAP_MS, now.saturating_duration_since(last), 1),
+            None => self.first.time(&FIRST_MS, now.saturating_duration_since(of.came), 1),
+            Some(last) => self.gap.time(&GAP_MS, now.saturating_duration_since(last), 1),
         }
         // Between tokens that a step or a visit brought together is nothing.
-        self.gap.record(&GAP_MS, Duration::ZERO, tokens as u64 - 1);
+        self.gap.time(&GAP_MS, Duration::ZERO, tokens as u64 - 1);
         of.last = Some(now);
     }
 
     /// The answer is complete.
     pub(super) fn finished(&self, of: &Stopwatch) {
-        self.whole.record(&WHOLE_MS, of.came.elapsed(), 1);
+        self.whole.time(&WHOLE_MS, of.came.elapsed(), 1);
     }
 
     pub(super) fn render(&self, page: &mut Page) {
-        self.first.render(page, &FIRST, &FIRST_MS);
-        self.gap.render(page, &GAP, &GAP_MS);
-        self.whole.render(page, &WHOLE, &WHOLE_MS);
-    }
-}
-
-/// Counts by bucket, the last one being without a bound, and the sum of all times.
-#[derive(Debug)]
-struct Histogram<const N: usize> {
-    counts: [AtomicU64; N],
-    beyond: AtomicU64,
-    sum_us: AtomicU64,
-}
-
-impl<const N: usize> Default for Histogram<N> {
-    fn default() -> Self {
-        Self {
-            counts: [const { AtomicU64::new(0) }; N],
-            beyond: AtomicU64::new(0),
-            sum_us: AtomicU64::new(0),
-        }
-    }
-}
-
-impl<const N: usize> Histogram<N> {
-    /// `times` times of this length, in buckets with these upper bounds in milliseconds.
-    fn record(&self, bounds_ms: &[f64; N], time: Duration, times: u64) {
-        if times == 0 {
-            return;
-        }
-        let ms = time.as_secs_f64() * 1e3;
-        let bucket = bounds_ms.iter().position(|bound| ms <= *bound);
-        bucket.and_then(|ix| self.counts.get(ix)).unwrap_or(&self.beyond).fetch_add(times, Relaxed);
-        if !time.is_zero() {
-            let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-            self.sum_us.fetch_add(us.saturating_mul(times), Relaxed);
-        }
-    }
-
-    /// Counts are read once and added up, so a scrape sees a bucket that holds the ones below it whatever happens meanwhile.
-    fn render(&self, page: &mut Page, family: &Family, bounds_ms: &[f64; N]) {
-        page.head(family);
-        let mut below = 0;
-        for (bound, count) in bounds_ms.iter().zip(&self.counts) {
-            below += count.load(Relaxed);
-            page.part(family, "_bucket", &format!("{{le=\"{}\"}}", bound / 1e3), below);
-        }
-        below += self.beyond.load(Relaxed);
-        page.part(family, "_bucket", "{le=\"+Inf\"}", below);
-        page.part(family, "_sum", "", self.sum_us.load(Relaxed) as f64 / 1e6);
-        page.part(family, "_count", "", below);
+        page.head(&FIRST);
+        self.first.times(page, &FIRST, "", &FIRST_MS);
+        page.head(&GAP);
+        self.gap.times(page, &GAP, "", &GAP_MS);
+        page.head(&WHOLE);
+        self.whole.times(page, &WHOLE, "", &WHOLE_MS);
     }
 }
 
@@ -138,22 +90,6 @@ const WHOLE: Family = Family::histogram(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_hold_those_below_them() {
-        let histogram = Histogram::<2>::default();
-        let bounds = [1.0, 10.0];
-        for (us, times) in [(1_000, 1), (1_001, 2), (10_000_000, 1), (0, 3)] {
-            histogram.record(&bounds, Duration::from_micros(us), times);
-        }
-        let mut page = Page::default();
-        histogram.render(&mut page, &Family::histogram("x_seconds", "X."), &bounds);
-        let lines = "# HELP tokenrouter_x_seconds X.\n# TYPE tokenrouter_x_seconds histogram\n\
-            tokenrouter_x_seconds_bucket{le=\"0.001\"} 4\ntokenrouter_x_seconds_bucket{le=\"0.01\"} 6\n\
-            tokenrouter_x_seconds_bucket{le=\"+Inf\"} 7\ntokenrouter_x_seconds_sum 10.003002\n\
-            tokenrouter_x_seconds_count 7\n";
-        assert_eq!(page.text(), lines);
-    }
 
     #[test]
     fn an_answer_has_one_first_token_and_a_gap_less_than_tokens() {

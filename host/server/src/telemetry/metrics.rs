@@ -7,9 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use journey::FinishReason;
+
 use super::latency::Latencies;
 use super::page::{Family, Named, Page};
-use super::{PolicyGauges, SchedulingGauges, Stopwatch};
+use super::{Meter, PolicyGauges, SchedulingGauges, Stopwatch, Traces};
 use crate::runtime::{Catalog, Event, Model};
 
 /// What is counted over all models.
@@ -18,10 +20,38 @@ pub struct Metrics {
     waiting: Arc<AtomicUsize>,
     prompt_tokens: AtomicU64,
     latencies: Latencies,
-    finished: AtomicU64,
+    /// By [`FinishReason`].
+    finished: [AtomicU64; FINISHED_BY.len()],
+    /// By [`Refusal`].
+    refused: [AtomicU64; Refusal::ALL.len()],
     failed: AtomicU64,
     cancelled: AtomicU64,
     policy_failures: AtomicU64,
+}
+
+/// Why a request was not let in, though it is one that can be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its tenant has asked too often.
+    Requests,
+    /// Its tenant has used too many tokens.
+    Tokens,
+    /// Too many of its tenant's run.
+    Journeys,
+    /// It is larger than a whole quota of its tenant.
+    Beyond,
+    /// Too many wait already.
+    Queue,
+}
+
+impl Refusal {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Requests, "requests"),
+        (Self::Tokens, "tokens"),
+        (Self::Journeys, "journeys"),
+        (Self::Beyond, "beyond"),
+        (Self::Queue, "queue"),
+    ];
 }
 
 /// A request counted as waiting until this is dropped.
@@ -49,6 +79,7 @@ impl Metrics {
         catalog: &Catalog,
         scheduling: &SchedulingGauges,
         policies: &PolicyGauges,
+        traces: &Traces,
     ) -> String {
         let mut page = Page::default();
         let models: Vec<&Model> = catalog.models.values().map(|model| &**model).collect();
@@ -56,23 +87,37 @@ impl Metrics {
         page.per_model(&PARKED, &models, |m| m.meter.journeys().1 as u64);
         page.per_model(&KV_TOKENS, &models, |m| m.meter.kv_tokens() as u64);
         page.per_model(&KV_USAGE, &models, |m| m.meter.kv_usage());
-        page.per_model(&KV_HITS, &models, |m| m.meter.kv_hits());
+        for (family, which) in [&KV_QUERIES, &KV_HITS].into_iter().zip(0..) {
+            page.per_model(family, &models, |m| m.meter.kv_looks()[which]);
+        }
         page.per_model(&STEPS, &models, |m| m.meter.steps().0);
         page.per_model(&STEP_ROWS, &models, |m| m.meter.steps().1);
         page.per_model(&STEP_TIME, &models, |m| m.meter.step_time().as_secs_f64());
-        for (family, which) in [&FED, &GENERATED, &PREEMPTED].into_iter().zip(0..) {
+        for (family, which) in [&FED, &SAMPLED, &GENERATED, &PREEMPTED].into_iter().zip(0..) {
             page.per_model(family, &models, |m| m.meter.tokens()[which]);
         }
         render_handoffs(&mut page, &models);
+        let meters: Vec<(&str, &Meter)> = models.iter().map(|m| (m.name.as_str(), &*m.meter)).collect();
+        Meter::render_visits(&mut page, &meters);
         page.single(&WAITING, self.waiting.load(Relaxed) as u64);
         page.single(&PROMPT_TOKENS, self.prompt_tokens.load(Relaxed));
-        page.single(&FINISHED, self.finished.load(Relaxed));
+        page.head(&FINISHED);
+        for (count, (_, reason)) in self.finished.iter().zip(FINISHED_BY) {
+            page.value(&FINISHED, &format!("{{finished_reason={reason:?}}}"), count.load(Relaxed));
+        }
+        page.head(&REFUSED);
+        for (count, (_, reason)) in self.refused.iter().zip(Refusal::ALL) {
+            page.value(&REFUSED, &format!("{{reason={reason:?}}}"), count.load(Relaxed));
+        }
         page.single(&FAILED, self.failed.load(Relaxed));
         page.single(&CANCELLED, self.cancelled.load(Relaxed));
         page.single(&POLICY_FAILURES, self.policy_failures.load(Relaxed));
         self.latencies.render(&mut page);
         policies.render(&mut page);
         scheduling.render(&mut page);
+        for (family, count) in [&SPANS, &SPANS_DROPPED].into_iter().zip(traces.counts()) {
+            page.single(family, count);
+        }
         page.text()
     }
 
@@ -86,11 +131,24 @@ impl Metrics {
     }
 
     pub(crate) fn journey_ended(&self, last: &Event, of: &Stopwatch) {
-        if matches!(last, Event::Failed { .. }) {
-            self.failed.fetch_add(1, Relaxed);
-        } else {
-            self.latencies.finished(of);
-            self.finished.fetch_add(1, Relaxed);
+        let reason = match last {
+            Event::Finished(reason) => FINISHED_BY.iter().position(|(by, _)| by == reason),
+            _ => None,
+        };
+        match reason {
+            Some(reason) => {
+                self.latencies.finished(of);
+                self.finished[reason].fetch_add(1, Relaxed);
+            }
+            None => {
+                self.failed.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn refused(&self, why: Refusal) {
+        if let Some(at) = Refusal::ALL.iter().position(|(each, _)| *each == why) {
+            self.refused[at].fetch_add(1, Relaxed);
         }
     }
 
@@ -119,6 +177,10 @@ impl Named for &Model {
     }
 }
 
+/// What each reason is called.
+const FINISHED_BY: [(FinishReason, &str); 2] =
+    [(FinishReason::Stop, "stop"), (FinishReason::Length, "length")];
+
 const RUNNING: Family = Family::gauge("num_requests_running", "Journeys whose turn it is at the model.");
 const PARKED: Family = Family::gauge("num_requests_parked", "Journeys that are away and whose KV is kept.");
 const KV_TOKENS: Family = Family::gauge("kv_cache_tokens", "Tokens in the KV cache.");
@@ -127,12 +189,18 @@ const KV_USAGE: Family = Family::gauge(
     "kv_cache_usage_perc",
     "Part of the memory for KV that is taken, from 0 to 1; what is only kept for reuse does not count.",
 );
+const KV_QUERIES: Family =
+    Family::counter("prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
 const KV_HITS: Family =
     Family::counter("prefix_cache_hits_total", "Tokens found in the prefix cache instead of being computed.");
 const STEPS: Family = Family::counter("steps_total", "Steps of the model.");
 const STEP_ROWS: Family = Family::counter("step_rows_total", "Journeys in steps, summed.");
 const STEP_TIME: Family = Family::counter("step_seconds_total", "Time of all steps of the model.");
 const FED: Family = Family::counter("fed_tokens_total", "Tokens fed to the model.");
+const SAMPLED: Family = Family::counter(
+    "sampled_tokens_total",
+    "Tokens sampled by the model; those that are not made in the end were computed and dropped.",
+);
 const GENERATED: Family = Family::counter("generation_tokens_total", "Committed tokens made by the model.");
 const PREEMPTED: Family =
     Family::counter("num_preemptions_total", "Journeys that went without memory for a while.");
@@ -141,7 +209,17 @@ const WAITING: Family = Family::gauge("num_requests_waiting", "Requests waiting 
 const PROMPT_TOKENS: Family =
     Family::counter("prompt_tokens_total", "Tokens of the prompts of all answers that were begun.");
 const FINISHED: Family = Family::counter("request_success_total", "Answers that were completed.");
+const REFUSED: Family = Family::counter(
+    "request_refused_total",
+    "Requests that a quota of their tenant, or the length of the line, did not let in.",
+);
 const FAILED: Family = Family::counter("request_failure_total", "Answers that failed.");
 const CANCELLED: Family = Family::counter("request_cancelled_total", "Answers whose client left.");
+const SPANS: Family =
+    Family::counter("trace_spans_exported_total", "Spans that the collector of traces took.");
+const SPANS_DROPPED: Family = Family::counter(
+    "trace_spans_dropped_total",
+    "Spans that it did not take, or that there was no room for.",
+);
 const POLICY_FAILURES: Family =
     Family::counter("policy_failures_total", "Journeys that fell back from their policy.");

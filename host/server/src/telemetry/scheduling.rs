@@ -30,6 +30,8 @@ pub struct ModelGauges {
     pub step_fixed_s: f64,
     /// Seconds more for each row.
     pub step_row_s: f64,
+    /// How far off recent steps were predicted, relative to what they took: the median and the ninth decile.
+    pub step_error: Option<[f64; 2]>,
 }
 
 impl SchedulingGauges {
@@ -50,6 +52,13 @@ impl SchedulingGauges {
         page.per_model(&THRESHOLD, &self.models, |model| model.threshold);
         page.per_model(&STEP_FIXED, &self.models, |model| model.step_fixed_s);
         page.per_model(&STEP_ROW, &self.models, |model| model.step_row_s);
+        page.head(&STEP_ERROR);
+        for model in &self.models {
+            for (error, percentile) in model.step_error.into_iter().flatten().zip(["50", "90"]) {
+                let labels = format!("{{model={:?},percentile={percentile:?}}}", model.name);
+                page.value(&STEP_ERROR, &labels, error);
+            }
+        }
     }
 }
 
@@ -70,3 +79,7 @@ const READY: Family = Family::gauge("scheduler_ready", "Journeys that could take
 const THRESHOLD: Family = Family::gauge("scheduler_threshold", "Ready journeys with which a step starts.");
 const STEP_FIXED: Family = Family::gauge("scheduler_step_fixed_seconds", "Cost of every step, as believed.");
 const STEP_ROW: Family = Family::gauge("scheduler_step_row_seconds", "Cost of a row more, as believed.");
+const STEP_ERROR: Family = Family::gauge(
+    "scheduler_step_error_ratio",
+    "Difference of predicted and observed time of recent steps, over the observed one.",
+);

@@ -76,7 +76,8 @@ async function tick() {
 /// Two looking glasses on a pair of scrapes, at the samples with these labels.
 function glasses(scrape, last, labels) {
   const isMeant = (sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value);
-  const find = (samples, name) => samples.find((sample) => sample.name === name && isMeant(sample))?.value ?? 0;
+  const meant = (samples, name) => samples.filter((sample) => sample.name === name && isMeant(sample));
+  const find = (samples, name) => meant(samples, name).reduce((sum, { value }) => sum + value, 0);
   const seconds = (scrape.at - last.at) / 1000;
   const now = (name) => find(scrape.samples, name);
   // A counter that fell is one of a server that began anew.

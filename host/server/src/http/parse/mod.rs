@@ -27,6 +27,14 @@ pub(super) enum Dialect {
     Text,
 }
 
+impl Dialect {
+    /// The id of an answer, by its number.
+    pub(super) fn answer_id(self, number: u64) -> String {
+        let prefix = if self == Self::Chat { "chatcmpl" } else { "cmpl" };
+        format!("{prefix}-{number:016x}")
+    }
+}
+
 /// A checked request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {

@@ -29,13 +29,13 @@ pub(super) enum Extent {
 impl Head {
     /// An object with these choices.
     fn object(&self, extent: Extent, choices: Value) -> Value {
-        let (prefix, kind) = match (self.dialect, extent) {
-            (Dialect::Chat, Extent::Whole) => ("chatcmpl", "chat.completion"),
-            (Dialect::Chat, Extent::Chunk) => ("chatcmpl", "chat.completion.chunk"),
-            (Dialect::Text, _) => ("cmpl", "text_completion"),
+        let kind = match (self.dialect, extent) {
+            (Dialect::Chat, Extent::Whole) => "chat.completion",
+            (Dialect::Chat, Extent::Chunk) => "chat.completion.chunk",
+            (Dialect::Text, _) => "text_completion",
         };
         let mut object = json!({
-            "id": format!("{prefix}-{:016x}", self.id),
+            "id": self.dialect.answer_id(self.id),
             "object": kind,
             "created": self.created,
             "model": self.model,

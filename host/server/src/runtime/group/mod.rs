@@ -113,8 +113,7 @@ impl Group {
         (at, visit_left): (ModelIx, Option<u32>),
         bounds: Bounds,
     ) {
-        let now = self.now_s();
-        let mut seats = self.lock();
+        let (mut seats, now) = self.lock_now();
         let Some(at) = seats.member(at) else { return };
         let conductor = &mut seats.conductor;
         // At every hop: one look where nothing was promised.
@@ -136,8 +135,7 @@ impl Group {
     /// Whether a model runs now; the rows are chosen under the same lock, so that a model of the same device is not let
     /// go at the same time.
     pub(super) fn next(&self, model: ModelIx, choose: impl FnOnce() -> (Vec<Share>, Load)) -> Next {
-        let now = self.now_s();
-        let mut seats = self.lock();
+        let (mut seats, now) = self.lock_now();
         let Some(member) = seats.member(model) else { return Next::Wait(None) };
         match seats.conductor.decide(member, now) {
             Decision::Go => {
@@ -163,8 +161,7 @@ impl Group {
 
     /// A step has ended, with what became of its rows.
     pub(super) fn ended(&self, model: ModelIx, rows: &[(JourneyId, Fate)]) {
-        let now = self.now_s();
-        let mut seats = self.lock();
+        let (mut seats, now) = self.lock_now();
         let Some(member) = seats.member(model) else { return };
         let rows: Vec<_> = rows.iter().map(|(journey, fate)| (*journey, seats.fate(*fate))).collect();
         seats.conductor.ended(member, now, &rows);
@@ -182,8 +179,7 @@ impl Group {
 
     /// A step came to nothing; its rows are ready again.
     pub(super) fn failed(&self, model: ModelIx, rows: &[Share]) {
-        let now = self.now_s();
-        let mut seats = self.lock();
+        let (mut seats, now) = self.lock_now();
         let Some(member) = seats.member(model) else { return };
         seats.conductor.failed(member, now, &journeys(rows));
         seats.wake(Some(member));
@@ -223,8 +219,10 @@ impl Group {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_s(&self) -> f64 {
-        self.begun.elapsed().as_secs_f64()
+    /// Under the lock the times of events are in their order: read before it, a later event could have an earlier time.
+    fn lock_now(&self) -> (MutexGuard<'_, Seats>, f64) {
+        let seats = self.lock();
+        (seats, self.begun.elapsed().as_secs_f64())
     }
 }
 

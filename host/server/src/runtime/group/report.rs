@@ -25,6 +25,7 @@ impl Group {
                 threshold: plan.map_or(1, |plan| plan.batch[at]),
                 step_fixed_s: law.fixed_s,
                 step_row_s: law.row_s,
+                step_error: beliefs.fit_error(Member(at)).map(|error| [error.median, error.p90]),
             }
         };
         SchedulingGauges {

@@ -11,9 +11,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use journey::{Consult, Effect};
 use policy::{Digest, Lane, Revision, Session, Start};
+use tokio::sync::Notify;
 
 use super::answer::{Event, SHUTTING_DOWN};
 use super::group::Inbox;
@@ -35,6 +37,8 @@ struct Shared {
     /// At most two jobs for each place of a journey: what it asks, and the end of the session before.
     jobs: Mutex<Jobs>,
     come: Condvar,
+    /// A job has come for whoever lets go of those that nobody wants any more.
+    looked_through: Notify,
 }
 
 #[derive(Default)]
@@ -72,7 +76,8 @@ enum Job {
 impl LaneThreads {
     /// Starts so many.
     pub(super) fn start(count: usize) -> io::Result<Self> {
-        let shared = Arc::new(Shared { jobs: Mutex::default(), come: Condvar::new() });
+        let shared =
+            Arc::new(Shared { jobs: Mutex::default(), come: Condvar::new(), looked_through: Notify::new() });
         let lanes = Self { handle: LaneHandle(Arc::clone(&shared)), threads: Mutex::default() };
         for number in 0..count {
             let shared = Arc::clone(&shared);
@@ -131,6 +136,16 @@ impl LaneHandle {
         self.0.add(Job::Ask(traveller, consult, source, inbox.clone()));
     }
 
+    /// Lets go of journeys whose client has left, for ever: their turn may be long in coming, and they hold memory.
+    pub(super) async fn let_go(self) {
+        loop {
+            self.0.looked_through.notified().await;
+            while self.0.let_go() {
+                tokio::time::sleep(LOOKS_APART).await;
+            }
+        }
+    }
+
     /// Ends a session: here, or where slow ones are ended.
     pub(super) fn end(&self, session: Session, place: &Place) {
         match session.lane() {
@@ -151,6 +166,18 @@ impl Shared {
         jobs.queues.add(whose, job);
         drop(jobs);
         self.come.notify_one();
+        self.looked_through.notify_one();
+    }
+
+    /// Whether jobs are left.
+    fn let_go(&self) -> bool {
+        let mut jobs = self.lock();
+        let gone = jobs.queues.extract(Job::is_gone);
+        let are_left = !jobs.queues.is_empty();
+        drop(jobs);
+        // No policy is called for them.
+        gone.into_iter().for_each(Job::run);
+        are_left
     }
 
     fn work(&self) {
@@ -198,6 +225,14 @@ impl Job {
             Self::End(session, _) => (Some(session.revision().digest()), session.tenant()),
         };
         Whose { revision, tenant }
+    }
+
+    /// Whether its client has left.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Begin(traveller, ..) | Self::Ask(traveller, ..) => traveller.is_gone(),
+            Self::End(..) => false,
+        }
     }
 
     /// What the decode loop is told if a panic takes the journey: to let go of its KV.
@@ -266,3 +301,5 @@ pub(crate) fn yield_to_everybody() {}
 
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
+
+const LOOKS_APART: Duration = Duration::from_millis(200);

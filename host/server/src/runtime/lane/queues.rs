@@ -43,6 +43,24 @@ impl<K: Copy + Eq + Hash, J> Queues<K, J> {
         Some((whose, job))
     }
 
+    /// Takes jobs out of turn.
+    pub(super) fn extract(&mut self, is_meant: impl Fn(&J) -> bool) -> Vec<J> {
+        let taken = self.waiting.values_mut().flat_map(|queue| {
+            let all = std::mem::take(queue);
+            let (taken, left): (VecDeque<J>, VecDeque<J>) = all.into_iter().partition(&is_meant);
+            *queue = left;
+            taken
+        });
+        let taken = taken.collect();
+        self.waiting.retain(|_, queue| !queue.is_empty());
+        self.turns.retain(|whose| self.waiting.contains_key(whose));
+        taken
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// The job of this owner is over.
     pub(super) fn done(&mut self, whose: K) {
         if self.busy.remove(&whose) && self.waiting.contains_key(&whose) {
@@ -66,6 +84,23 @@ mod tests {
             queues.done(whose);
         }
         assert_eq!(order, [('a', 0), ('b', 0), ('a', 1), ('a', 2)]);
+    }
+
+    #[test]
+    fn jobs_taken_out_of_turn_leave_the_turns_of_others() {
+        let mut queues = Queues::default();
+        for (whose, job) in [('a', 1), ('a', 2), ('b', 1), ('c', 2), ('c', 1)] {
+            queues.add(whose, job);
+        }
+        assert_eq!(queues.take(), Some(('a', 1)));
+        let mut taken = queues.extract(|job| *job == 1);
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 1]);
+        assert_eq!(queues.take(), Some(('c', 2)), "b has no turn any more, and a is busy");
+        queues.done('a');
+        queues.add('b', 3);
+        assert_eq!([queues.take(), queues.take(), queues.take()], [Some(('a', 2)), Some(('b', 3)), None]);
+        assert!(queues.is_empty());
     }
 
     #[test]

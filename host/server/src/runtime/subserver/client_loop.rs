@@ -29,7 +29,7 @@ pub(super) async fn run(
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = stop.cancelled() => return give_up(line, submitted),
+            () = stop.cancelled() => return give_up(line, submitted, &shared),
             submission = submitted.recv() => {
                 let Some(submission) = submission else { return };
                 line.push(submission.behalf, submission);
@@ -38,7 +38,7 @@ pub(super) async fn run(
                 place = None;
                 admit_next(&mut line, permit, &peers, &shared);
             }
-            _ = sweep.tick(), if !line.is_empty() => line.retain(|waiting| !waiting.client.is_closed()),
+            _ = sweep.tick(), if !line.is_empty() => line.retain(|waiting| !has_gone(waiting, &shared)),
         }
         if line.is_empty() {
             place = None;
@@ -49,13 +49,14 @@ pub(super) async fn run(
 }
 
 /// The server shuts down: whoever waits is told.
-fn give_up(mut line: Line<Submission>, mut submitted: mpsc::Receiver<Submission>) {
+fn give_up(mut line: Line<Submission>, mut submitted: mpsc::Receiver<Submission>, shared: &Shared) {
     // Nobody can come any more whom nobody tells.
     submitted.close();
     let in_line = std::iter::from_fn(|| line.pop(|_| 0));
     let coming = std::iter::from_fn(|| submitted.try_recv().ok());
     for submission in in_line.chain(coming) {
         let last = Event::Failed { message: SHUTTING_DOWN.to_owned() };
+        shared.metrics.journey_ended(&last, &submission.stopwatch);
         if submission.client.try_send(last).is_err() {
             tracing::debug!(journey = %submission.id, "the client had gone");
         }
@@ -78,10 +79,19 @@ fn admit_next(
     shared: &Shared,
 ) {
     while let Some(submission) = line.pop(|tenant| shared.places.held(tenant)) {
-        if !submission.client.is_closed() {
+        if !has_gone(&submission, shared) {
             return admit(submission, permit, peers, shared);
         }
     }
+}
+
+/// Whether the client has left, which is counted.
+fn has_gone(submission: &Submission, shared: &Shared) -> bool {
+    let has_gone = submission.client.is_closed();
+    if has_gone {
+        shared.metrics.journey_cancelled();
+    }
+    has_gone
 }
 
 fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers>, shared: &Shared) {
@@ -91,6 +101,7 @@ fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers
         behalf,
         told,
         stopwatch,
+        span,
         request,
         translations,
         route,
@@ -106,7 +117,7 @@ fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers
     shared.metrics.journey_begins(request.prompt.len());
     let journey = (Journey::new(id, request), translations);
     let place = Place::new(shared.places.hold(behalf.tenant, permit), accepted);
-    let told = (bill, witness, stopwatch);
+    let told = (bill, witness, stopwatch, span);
     let mut traveller = Box::new(Traveller::new((journey, behalf, told), route, client, place, shared));
     if let Some((revision, start)) = begin {
         if revision.lane(behalf.tenant.0) == Lane::Own {

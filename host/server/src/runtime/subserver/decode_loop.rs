@@ -4,24 +4,23 @@
 //! lets go of journeys whose client has left, and asks the scheduler for the next batch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{Engine, EngineError, Interpreter, Row};
-use journey::{Consult, Draw, Effect, Journey, JourneyId, Sampled};
-use scheduler::law::Load;
+use journey::{Consult, Draw, Effect, JourneyId, Sampled};
 use scheduler::memory::{Aside, Relief};
-use scheduler::{Scheduler, Share, Turn};
+use scheduler::{Scheduler, Share};
 use tokio::sync::mpsc;
 
 use super::cross_model::Outgoing;
+use super::rows::{choose, drawn_after, fate, resident, row};
 use super::thread::panic_message;
 use super::{Decided, Inbound, Powered, Shared};
 use crate::runtime::answer::Event;
 use crate::runtime::catalog::ModelIx;
-use crate::runtime::group::{Bell, Fate, Group, Next, Whereto};
+use crate::runtime::group::{Bell, Fate, Group, Next};
 use crate::runtime::lane::{LaneHandle, Source};
 use crate::runtime::traveller::{Follows, Traveller};
 use crate::telemetry::{Meter, Metrics};
@@ -87,7 +86,7 @@ impl DecodeLoop {
             let (scheduler, residents) = (&mut self.scheduler, &self.residents);
             match self.group.next(self.here, || choose(scheduler, residents)) {
                 Next::Run(shares) => self.step(&shares),
-                Next::Wait(at_most) => self.bell.wait(at_most),
+                Next::Wait(at_most) => self.wait(at_most),
             }
         }
         for (_, traveller) in std::mem::take(&mut self.residents) {
@@ -99,6 +98,13 @@ impl DecodeLoop {
             late.give_up();
         }
         self.meter.set_journeys(0, 0, self.engine.kv());
+    }
+
+    /// Nobody rings when a client leaves; so whoever has journeys here looks for that now and then.
+    fn wait(&self, at_most: Option<Duration>) {
+        let is_empty = self.residents.is_empty() && self.parked.is_empty();
+        let glance = (!is_empty).then_some(GLANCES_APART);
+        self.bell.wait(at_most.into_iter().chain(glance).min());
     }
 
     /// Takes in everything that has arrived. False when the loop must end.
@@ -178,7 +184,7 @@ impl DecodeLoop {
     }
 
     fn cancel(&mut self, traveller: &Traveller) {
-        tracing::debug!(journey = %traveller.id(), "the client has gone");
+        traveller.span.in_scope(|| tracing::debug!(journey = %traveller.id(), "the client has gone"));
         self.let_go(traveller);
         self.metrics.journey_cancelled();
     }
@@ -200,6 +206,7 @@ impl DecodeLoop {
         for share in shares {
             if let Some(traveller) = self.residents.get_mut(&share.journey) {
                 traveller.journey.holds(self.engine.held(share.journey));
+                traveller.steps(&self.meter);
             }
         }
     }
@@ -228,7 +235,7 @@ impl DecodeLoop {
         let (engine, begun) = (&mut self.engine, Instant::now());
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.step(&rows)));
         let tokens = rows.iter().map(|row| row.tokens.len()).sum();
-        self.meter.step(rows.len(), tokens, begun.elapsed());
+        self.meter.step(rows.len(), (tokens, draws.len()), begun.elapsed());
         match outcome {
             Ok(Ok(sampled)) => {
                 let mut sampled = sampled.into_iter();
@@ -284,7 +291,7 @@ impl DecodeLoop {
                 self.scheduler.remove(id);
                 self.parked.insert(id);
                 self.engine.park(id);
-                self.meter.handed_off(&traveller.route.model_names[to.index()]);
+                traveller.leaves((self.here, &self.meter), to);
                 let to = traveller.route.models[to.index()];
                 self.outgoing.add(to, Inbound::Arrive(traveller));
             }
@@ -340,8 +347,9 @@ impl DecodeLoop {
     /// The engine could not do the step: it is the end of these journeys, and of no others.
     fn fail(&mut self, journeys: &[JourneyId], error: &str) {
         for journey in journeys {
-            tracing::error!(%journey, model = self.engine.spec().name, error, "a step failed");
             if let Some(traveller) = self.residents.remove(journey) {
+                let model = &self.engine.spec().name;
+                traveller.span.in_scope(|| tracing::error!(%journey, model, error, "a step failed"));
                 self.let_go(&traveller);
                 traveller.end(Event::Failed { message: error.to_owned() });
             }
@@ -362,37 +370,5 @@ impl DecodeLoop {
     }
 }
 
-/// What becomes of a row, as its scheduling is told.
-fn fate(traveller: &Traveller, effect: Effect, token: bool) -> Fate {
-    let next = match effect {
-        Effect::Decode => Whereto::Stays,
-        Effect::Leave { to } => Whereto::Leaves(traveller.route.models[to.index()]),
-        Effect::Finish(_) => Whereto::Ends,
-    };
-    Fate { token, next }
-}
-
-/// The rows of the next step, and what it carries.
-fn choose(scheduler: &mut Scheduler, residents: &BTreeMap<JourneyId, Box<Traveller>>) -> (Vec<Share>, Load) {
-    let Turn::Run(shares) = scheduler.next_turn() else { return (Vec::new(), Load::default()) };
-    let context = shares.iter().map(|share| resident(residents, *share).journey.pending().0).sum();
-    let tokens = shares.iter().map(|share| share.tokens).sum();
-    let load = Load { rows: shares.len(), tokens, context };
-    (shares, load)
-}
-
-fn resident(residents: &BTreeMap<JourneyId, Box<Traveller>>, share: Share) -> &Traveller {
-    residents.get(&share.journey).expect("the scheduler knows residents only")
-}
-
-/// The positions of a share after which a token is drawn: usually one, when everything that is pending is fed.
-fn drawn_after(journey: &Journey, share: Share) -> Range<usize> {
-    let (end, wanted) = (journey.pending().0 + share.tokens, journey.wanted());
-    wanted.start.min(end)..wanted.end.min(end)
-}
-
-fn row<'a>(traveller: &'a Traveller, share: Share, draws: &'a [Draw<'a>]) -> Row<'a> {
-    let (from, pending) = traveller.journey.pending();
-    let salt = traveller.tenant().0;
-    Row { journey: share.journey, salt, from, tokens: &pending[..share.tokens], draws }
-}
+/// How long a journey whose client has gone may wait for others to come to its batch.
+const GLANCES_APART: Duration = Duration::from_millis(200);

@@ -8,6 +8,7 @@ mod client_loop;
 mod cross_model;
 mod decode_loop;
 mod fleet;
+mod rows;
 mod thread;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use policy::{Revision, Settings};
 use scheduler::Behalf;
 use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
+use tracing::Span;
 
 use super::answer::{Event, SHUTTING_DOWN, SubmitError};
 use super::bill::Bill;
@@ -42,6 +44,8 @@ pub(super) struct Submission {
     pub(super) told: (Bill, Witness),
     /// Since it was accepted.
     pub(super) stopwatch: Stopwatch,
+    /// Within which it was asked for: what is logged of it says so.
+    pub(super) span: Span,
     pub(super) request: Request,
     /// By role, for models with tokens of their own.
     pub(super) translations: Vec<Option<Arc<Translation>>>,
