@@ -66,7 +66,7 @@ async fn a_completion_continues_text_or_tokens_alike() {
         answer["usage"]["completion_tokens"],
         answer["choices"][0]["token_ids"].as_array().unwrap().len()
     );
-    let ids = answer["prompt_token_ids"].clone();
+    let ids = answer["choices"][0]["prompt_token_ids"].clone();
     assert_eq!(answer["usage"]["prompt_tokens"], ids.as_array().unwrap().len());
     for same in [json!([prompt]), ids.clone(), json!([ids])] {
         let again = post(TEXT, &body(same)).await;

@@ -41,7 +41,10 @@ async fn fields_are_refused_by_name() {
     for (extra, param, code) in [
         (json!({"temperature": "hot"}), "temperature", "invalid_type"),
         (json!({"temperature": 3}), "temperature", "invalid_value"),
-        (json!({"n": 2}), "n", "unsupported_parameter"),
+        (json!({"n": 0}), "n", "invalid_value"),
+        (json!({"n": 129}), "n", "invalid_value"),
+        (json!({"n": "2"}), "n", "invalid_type"),
+        (json!({"echo": true}), "echo", "unknown_parameter"),
         (json!({"tools": [{"type": "function"}]}), "tools", "unsupported_parameter"),
         (json!({"response_format": {"type": "json_object"}}), "response_format", "unsupported_parameter"),
         (json!({"logit_bias": {"-1": 1e9}}), "logit_bias", "invalid_value"),

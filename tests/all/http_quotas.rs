@@ -86,7 +86,7 @@ async fn journeys_at_once_are_bounded_and_every_way_out_frees_its_place() {
         // Finished, streamed to the end, too long for the context, refused by field, two answers.
         assert_eq!(server.post_as(&key(1), TEXT, &short()).await.status, 200);
         server.stream_as(Some(&key(1)), TEXT, &short()).await.chunks().await;
-        for (field, value) in [("max_tokens", json!(9000)), ("prompt", json!("")), ("n", json!(2))] {
+        for (field, value) in [("max_tokens", json!(9000)), ("prompt", json!("")), ("n", json!(0))] {
             let mut body = short();
             body[field] = value;
             assert_eq!(server.post_as(&key(1), TEXT, &body).await.status, 400, "{field}");

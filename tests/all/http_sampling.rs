@@ -83,6 +83,36 @@ async fn an_answer_ends_where_it_is_told_to() {
     assert_eq!(stopped, plain[..=first], "the stop token is the last");
 }
 
+/// Models of one tokenizer may end differently, as one that was taught to chat and one that was not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_ends_with_the_end_of_any_of_its_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes) in tinypair::models::SMALL.files {
+        let mut content = bytes.to_vec();
+        if ["config.json", "generation_config.json"].contains(name) {
+            let mut settings: Value = serde_json::from_slice(bytes).expect("JSON");
+            settings["eos_token_id"] = json!([77]);
+            content = settings.to_string().into_bytes();
+        }
+        std::fs::write(folder.path().join(name), content).expect("writable");
+    }
+    let server = Server::start(&format!(
+        "[models.a]\nfiles = \"embedded:small\"\n[models.b]\nfiles = {:?}\n\
+         [routes.pair]\nmodels = [\"a\", \"b\"]\npolicy = \"builtin:entropy\"\n",
+        folder.path()
+    ));
+    let answer = async |model: &str, token: &str| {
+        let body = json!({"model": model, "prompt": "12 +", "max_tokens": 4, "logit_bias": {token: 100}});
+        let answer = server.post(TEXT, &body).await.json();
+        let reason = answer["choices"][0]["finish_reason"].as_str().expect("a reason").to_owned();
+        (reason, answer["usage"]["completion_tokens"].as_u64().expect("a count"))
+    };
+    let (stops, goes_on) = (("stop".to_owned(), 1), ("length".to_owned(), 4));
+    assert_eq!([answer("a", "2").await, answer("b", "77").await], [stops.clone(), stops.clone()]);
+    assert_eq!([answer("a", "77").await, answer("b", "2").await], [goes_on.clone(), goes_on]);
+    assert_eq!([answer("pair", "2").await, answer("pair", "77").await], [stops.clone(), stops]);
+}
+
 #[tokio::test]
 async fn tokens_that_no_model_of_the_route_has_are_refused() {
     for (extra, param) in [

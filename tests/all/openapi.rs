@@ -78,6 +78,9 @@ fn body(path: &str, field: &str) -> Value {
     if field.starts_with("stream_options") {
         body["stream"] = json!(true);
     }
+    if (path, field) == (TEXT, "max_tokens") {
+        body["echo"] = json!(true);
+    }
     if field.ends_with("tool_call_id") {
         body["messages"][0]["role"] = json!("tool");
     }

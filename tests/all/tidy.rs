@@ -94,6 +94,7 @@ fn links_between_documents_lead_somewhere() {
         "host/tinypair/README.md",
         "policies/README.md",
         "tests/bench/README.md",
+        "tests/conformance/README.md",
         "tests/gpu/README.md",
         "wit/README.md",
     ];

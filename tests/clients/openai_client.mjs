@@ -35,6 +35,16 @@ async function completion() {
   assert.equal(answer.choices[0].logprobs.tokens.join(""), answer.choices[0].text);
 }
 
+async function severalAnswers() {
+  const asked = { model: "pair/entropy", messages, n: 3, seed: 5, temperature: 1, max_tokens: 20 };
+  const whole = await client.chat.completions.create(asked);
+  const texts = ["", "", ""];
+  for await (const chunk of await client.chat.completions.create({ ...asked, stream: true })) {
+    for (const choice of chunk.choices) texts[choice.index] += choice.delta.content ?? "";
+  }
+  assert.deepEqual(texts, whole.choices.map((choice) => choice.message.content));
+}
+
 async function trace() {
   const answer = await client.chat.completions.create({ model: "pair/entropy", messages, max_tokens: 30, route_trace: true });
   const text = answer.route_trace.tokens.map((token) => token.text).join("");
@@ -66,6 +76,7 @@ await wholeAndStreamedChat("small");
 await wholeAndStreamedChat("pair/entropy");
 await streamHelper();
 await completion();
+await severalAnswers();
 await trace();
 await errors();
 await leaveInMidStream();

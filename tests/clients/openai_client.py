@@ -46,6 +46,27 @@ def logprobs(client: OpenAI) -> None:
     assert "".join(found.tokens) == text.choices[0].text and len(found.token_logprobs) == len(found.tokens)
 
 
+def several_answers(client: OpenAI) -> None:
+    asked = {"model": "pair/entropy", "messages": QUESTION, "n": 3, "seed": 5, "temperature": 1, "max_tokens": 20}
+    whole = client.chat.completions.create(**asked)
+    assert [choice.index for choice in whole.choices] == [0, 1, 2], whole
+    texts = ["", "", ""]
+    for chunk in client.chat.completions.create(**asked, stream=True):
+        (choice,) = chunk.choices
+        texts[choice.index] += choice.delta.content or ""
+    assert texts == [choice.message.content for choice in whole.choices], texts
+    prompts = client.completions.create(model="small", prompt=["12 + 30 =", "5 + 6 ="], max_tokens=3, temperature=0)
+    assert [choice.index for choice in prompts.choices] == [0, 1], prompts
+
+
+def echoed_prompt(client: OpenAI) -> None:
+    prompt = "12 + 30 ="
+    answer = client.completions.create(model="small", prompt=prompt, max_tokens=0, echo=True, logprobs=1)
+    (choice,) = answer.choices
+    assert choice.text == prompt and choice.logprobs.token_logprobs[0] is None, choice
+    assert all(logprob <= 0 for logprob in choice.logprobs.token_logprobs[1:]), choice
+
+
 def extensions(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model="pair/entropy@threshold=0.6", messages=QUESTION, max_tokens=30, extra_body={"route_trace": True}
@@ -66,7 +87,7 @@ def errors(client: OpenAI) -> None:
             raise AssertionError(f"{asked} was not refused")
 
     refused(openai.NotFoundError, "model_not_found", model="gpt-4")
-    refused(openai.BadRequestError, "unsupported_parameter", n=2)
+    refused(openai.BadRequestError, "invalid_value", n=0)
     refused(openai.BadRequestError, "context_length_exceeded", max_tokens=100_000)
 
 
@@ -80,6 +101,8 @@ def main() -> None:
     conversation_goes_on(client)
     stream_helper(client)
     logprobs(client)
+    several_answers(client)
+    echoed_prompt(client)
     extensions(client)
     errors(client)
     print(f"openai {openai.__version__}: ok")

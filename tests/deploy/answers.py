@@ -65,6 +65,8 @@ def ask(method, template, body=None, *, status=200, kind="application/json", que
     if media == "application/json":
         values = [json.loads(text)]
     elif media == "text/event-stream":
+        # What is described is an event; its data is an object of its own.
+        schema = validator([*pointer, "content", media, "schema", "properties", "data", "anyOf", "1", "contentSchema"])
         events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
         assert events.pop() == "[DONE]", text
         values = [json.loads(event) for event in events]
@@ -111,6 +113,10 @@ def answers():
             ask("POST", template, body)
         ask("POST", template, {"model": "small"}, status=400)
         ask("POST", template, b"{}", kind="application/octet-stream", status=400)
+    for template in ["/tokenize", "/detokenize"]:
+        for body in examples(template).values():
+            ask("POST", template, body)
+        ask("POST", template, {}, status=400)
 
 
 def experiments():

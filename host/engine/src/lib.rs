@@ -53,4 +53,6 @@ pub use random::{NoShape, RandomShape, random};
 pub use sim::{SimDevice, SimSettings, simulate};
 pub use spec::ModelSpec;
 pub use step::{Engine, KvUsage, Profile, Row};
-pub use tokenizer::{ChatMessage, Fingerprint, Lexicon, Mismatch, Tokenizer, compare_tokenizers};
+pub use tokenizer::{
+    ChatMessage, Fingerprint, Lexicon, Mismatch, Tokenizer, TokenizerInfo, compare_tokenizers,
+};

@@ -8,6 +8,7 @@
 mod bytes;
 mod compare;
 mod gguf;
+mod info;
 mod lexicon;
 mod sealed;
 mod settings;
@@ -19,6 +20,7 @@ use journey::Vocabulary;
 use serde::Deserialize;
 
 pub use compare::{Fingerprint, Mismatch, compare_tokenizers};
+pub use info::TokenizerInfo;
 pub use lexicon::Lexicon;
 
 use crate::gguf::Header;
@@ -45,6 +47,7 @@ pub struct Tokenizer {
     eos: Option<u32>,
     /// Whether every sequence begins with BOS.
     adds_bos: bool,
+    info: TokenizerInfo,
 }
 
 impl Tokenizer {
@@ -84,7 +87,8 @@ impl Tokenizer {
         let template = settings.template.as_ref().map(|source| ChatTemplate::new(source, settings));
         let template = template.transpose()?;
         let sealed = Sealed::new(&original, json).map_err(refused)?;
-        Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos })
+        let info = TokenizerInfo::new(settings, adds_bos);
+        Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos, info })
     }
 
     /// Tokens of a text to be completed. What looks like a special token in it is plain text. Begins with BOS if and
@@ -97,6 +101,23 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, EngineError> {
         let tokens = self.sealed.encode(&sealed::sanitised(text))?;
         Ok(self.with_bos(tokens))
+    }
+
+    /// Tokens of a text in which special tokens are meant where their texts stand, without BOS at its beginning.
+    ///
+    /// # Errors
+    /// [`EngineError::Encode`].
+    pub fn encode_marked_up(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        self.sealed.encode(&self.sealed.seal(&sealed::sanitised(text)))
+    }
+
+    /// Tokens of a text in the middle of others: what looks like a special token in it is plain text, and BOS is not before
+    /// it.
+    ///
+    /// # Errors
+    /// [`EngineError::Encode`].
+    pub fn encode_within(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        self.sealed.encode(&sealed::sanitised(text))
     }
 
     /// Tokens of a chat after which the assistant speaks: the template with its generation prompt. Only the
@@ -125,6 +146,24 @@ impl Tokenizer {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// As [`Self::decode`], with the texts of special tokens.
+    #[must_use]
+    pub fn decode_marked_up(&self, tokens: &[u32]) -> String {
+        let specials = self.sealed.texts();
+        let bytes = |token: &u32| match specials.get(token) {
+            Some(text) => text.as_bytes(),
+            None => self.vocabulary.bytes(*token),
+        };
+        let bytes: Vec<u8> = tokens.iter().flat_map(bytes).copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The special tokens by their roles, and the chat template.
+    #[must_use]
+    pub fn info(&self) -> &TokenizerInfo {
+        &self.info
+    }
+
     /// The bytes of each token; special tokens have none.
     #[must_use]
     pub fn vocabulary(&self) -> Arc<Vocabulary> {
@@ -137,7 +176,9 @@ impl Tokenizer {
         compare::fingerprint(self)
     }
 
-    fn with_bos(&self, mut tokens: Vec<u32>) -> Vec<u32> {
+    /// With BOS before it, if the model wants one and it is not there.
+    #[must_use]
+    pub fn with_bos(&self, mut tokens: Vec<u32>) -> Vec<u32> {
         if let Some(bos) = self.bos.filter(|bos| self.adds_bos && tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
         }

@@ -6,8 +6,8 @@
 //! same at any length of S.
 //!
 //! What happens at one model and with one token is here. Beside it: `commit` (the end of S), `visiting` (visits and
-//! offers), `asking` (questions and mixtures), `verifying` (drafts judged in one step), `rewriting`, `drawing` (what is
-//! drawn where), `output` (what the client sees).
+//! offers), `asking` (questions and mixtures), `verifying` (drafts judged in one step), `rewriting`, `scoring` (of the
+//! prompt), `drawing` (what is drawn where), `output` (what the client sees).
 
 mod asking;
 mod commit;
@@ -16,6 +16,7 @@ mod drawing;
 mod guarding;
 mod output;
 mod rewriting;
+mod scoring;
 mod verifying;
 mod visiting;
 
@@ -29,6 +30,7 @@ use crate::step::{Sampled, Step};
 
 use asking::Errand;
 use output::Output;
+use scoring::Scoring;
 use verifying::Verification;
 use visiting::Visit;
 
@@ -48,6 +50,10 @@ pub struct Journey {
     visit: Option<Visit>,
     errand: Option<Box<Errand>>,
     verification: Option<Box<Verification>>,
+    /// While the prompt is being scored.
+    scoring: Option<Box<Scoring>>,
+    /// The scores, until they are taken.
+    scored: Option<Vec<Sampled>>,
     /// Tokens committed since the journey came here.
     run: u32,
     /// Handoffs, and questions, since the last committed token.
@@ -81,6 +87,9 @@ impl Journey {
             visit: None,
             errand: None,
             verification: None,
+            // Of a prompt of one token there is nothing to score.
+            scored: (request.score_prompt && request.prompt.len() == 1).then(Vec::new),
+            scoring: Scoring::of(&request),
             run: 0,
             hops: 0,
             observed: Vec::new(),
@@ -122,6 +131,12 @@ impl Journey {
         }
         if self.errand.is_some() {
             return self.hear(sampled);
+        }
+        if self.scoring.is_some() {
+            return self.score(sampled);
+        }
+        if self.request.max_tokens == 0 {
+            return Consult::Settled(self.end(FinishReason::Length));
         }
         if self.verification.is_some() {
             return self.judge(sampled);

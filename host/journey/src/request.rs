@@ -98,10 +98,13 @@ pub struct Request {
     pub seed: u64,
     /// Where the answer ends.
     pub ends: Ends,
-    /// Most tokens to generate, at least 1.
+    /// Most tokens to generate. 0 only feeds the prompt, and scores it if that is asked for.
     pub max_tokens: usize,
     /// Most tokens, prompt included, that every model of the route can hold.
     pub context: usize,
+    /// Whether to tell the log-probabilities of the prompt's tokens, by
+    /// [`Journey::take_scored`](crate::Journey::take_scored).
+    pub score_prompt: bool,
     /// Bytes of each token.
     pub vocabulary: Arc<Vocabulary>,
     /// How many candidates the policy or the client wants to see per step.

@@ -6,11 +6,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use journey::{
-    Answer, Ask, Consult, Effect, FinishReason, Found, Guard, Handoff, Journey, JourneyId, Next, Parcel,
-    Question, Rewrite, Role, Routing, Rules, Trigger,
+    Answer, Ask, Consult, Draw, Effect, FinishReason, Found, Guard, Handoff, Journey, JourneyId, Next,
+    Parcel, Question, Request, Rewrite, Role, Routing, Rules, Trigger,
 };
 
-use toy::{Kv, ROLES, ids, request};
+use toy::{Kv, ROLES, drawn, ids, request};
 
 fn policy(rules: Rules) -> Journey {
     Journey::new(JourneyId(3), request(Routing::Policy(Arc::new(rules)), 0.0, &[]))
@@ -151,4 +151,41 @@ fn guards_fire_at_both_ends_of_an_answer() {
         }
     }
     assert_eq!(fired, [(Some(0), true, false), (Some(1), false, true)]);
+}
+
+#[test]
+fn a_prompt_is_scored_in_any_pieces_and_its_answer_stays_as_it_was() {
+    let answer = |score_prompt: bool, chunk: usize, max_tokens: usize| {
+        let request = Request { score_prompt, max_tokens, ..request(Routing::Single, 0.8, &[]) };
+        let prompt = request.prompt.clone();
+        let (mut journey, mut kv) = (Journey::new(JourneyId(3), request), Kv::default());
+        let (mut scored, mut made) = (None, Vec::new());
+        loop {
+            let mut effect = Effect::Decode;
+            for sampled in kv.step(&mut journey, chunk) {
+                if let Consult::Settled(settled) = journey.hold(sampled) {
+                    effect = settled;
+                }
+            }
+            scored = journey.take_scored().or(scored);
+            made.extend(journey.take_output());
+            if effect != Effect::Decode {
+                return (prompt, scored, ids(&made));
+            }
+        }
+    };
+    let plain = answer(false, usize::MAX, 5);
+    assert_eq!((plain.1, plain.2.len()), (None, 5));
+    for chunk in [1, 2, usize::MAX] {
+        let (prompt, scored, ids) = answer(true, chunk, 5);
+        let scored = scored.expect("asked for");
+        assert_eq!(ids, plain.2);
+        assert_eq!(scored.iter().map(|score| score.token).collect::<Vec<_>>(), prompt[1..]);
+        for (position, score) in scored.iter().enumerate() {
+            let draw = Draw { logprobs_of: &prompt[position + 1..position + 2], ..Draw::GREEDY };
+            assert_eq!([score.logprob], *drawn(&prompt[..=position], &draw, 0).logprobs);
+        }
+        let (_, only, none) = answer(true, chunk, 0);
+        assert_eq!((only, none), (Some(scored), Vec::new()), "no answer, the same scores");
+    }
 }

@@ -124,6 +124,11 @@ impl Sealed {
         self.specials.iter().find(|(special, _)| special == text).map(|(_, id)| *id)
     }
 
+    /// The texts of all special tokens, by id.
+    pub(super) fn texts(&self) -> HashMap<u32, &str> {
+        self.specials.iter().map(|(text, id)| (*id, text.as_str())).collect()
+    }
+
     /// The text of a special token; `None` for others.
     pub(super) fn special(&self, id: u32) -> Option<&str> {
         self.specials.iter().find(|(_, special)| *special == id).map(|(text, _)| text.as_str())

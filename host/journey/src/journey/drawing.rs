@@ -21,9 +21,12 @@ impl Journey {
     }
 
     /// The positions after which a token is drawn; they are the last that are pending. One for a decoded token, more
-    /// where a draft is verified or judged.
+    /// where a draft is verified or judged, or the prompt is scored.
     #[must_use]
     pub fn wanted(&self) -> Range<usize> {
+        if let Some(scoring) = &self.scoring {
+            return scoring.wanted(&self.request);
+        }
         let length = self.length();
         let count = match (&self.errand, &self.verification) {
             (Some(errand), _) => return errand.wanted(length),
@@ -36,6 +39,9 @@ impl Journey {
     /// How the token after a position of [`Self::wanted`] is chosen.
     #[must_use]
     pub fn draw(&self, position: usize) -> Draw<'_> {
+        if let Some(score) = self.scoring.as_ref().and_then(|scoring| scoring.draw(&self.request, position)) {
+            return score;
+        }
         let sample = uniform(self.request.seed, position as u64 + 1, Purpose::Sample, 0);
         let draw = Draw {
             adjust: self.adjust(position),

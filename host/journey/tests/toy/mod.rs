@@ -30,7 +30,7 @@ pub(crate) fn logits(tokens: &[u32], model: u64) -> Vec<f32> {
 }
 
 /// The draw after these tokens, as an engine makes it.
-fn drawn(tokens: &[u32], draw: &Draw<'_>, model: u64) -> Sampled {
+pub(crate) fn drawn(tokens: &[u32], draw: &Draw<'_>, model: u64) -> Sampled {
     // Questions are about the model's own logits, and ask for something beside the token.
     assert!(
         draw.adjust.is_some()
@@ -103,6 +103,7 @@ pub(crate) fn request(routing: Routing, temperature: f32, stop: &[&str]) -> Requ
         },
         max_tokens: 60,
         context: 50,
+        score_prompt: false,
         encoder: Arc::clone(&vocabulary) as _,
         vocabulary,
         candidates: 0,

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use scheduler::{Behalf, Tenant};
 use tenant::quota::Level;
-use tenant::{Ledger, Refused, Table};
+use tenant::{Ledger, Refused, Reservation, Table};
 
 use super::Clock;
 use crate::runtime::{Bill, Catalog, Route};
@@ -27,6 +28,35 @@ struct Account {
     ledger: Ledger,
     /// Since the server began.
     used: Used,
+}
+
+/// A request of which not all answers are over.
+struct Open {
+    /// None once it is settled.
+    reservation: Option<Reservation>,
+    /// That are not over.
+    answers: usize,
+    /// Used by those that are.
+    tokens: u64,
+}
+
+impl Open {
+    /// One of its answers is over. Its place is free at once; tokens are settled with the last.
+    fn ended(&mut self, account: &mut Account, tokens: u64, now: Duration) {
+        self.tokens += tokens;
+        self.answers = self.answers.saturating_sub(1);
+        match self.reservation.take() {
+            Some(mut reservation) if self.answers > 0 => {
+                account.ledger.end_journey(&mut reservation);
+                self.reservation = Some(reservation);
+            }
+            Some(reservation) => {
+                account.ledger.settle(reservation, self.tokens, now);
+                account.used.tokens += self.tokens;
+            }
+            None => {}
+        }
+    }
 }
 
 /// What a tenant has used since the server began.
@@ -95,8 +125,10 @@ impl Member {
             || self.table.route(&catalog.broken, route).is_some()
     }
 
-    pub(super) fn reserve(&self, tokens: usize) -> Result<Bill, Refused> {
-        let ask = tenant::Ask { journeys: 1, tokens: tokens as u64 };
+    /// Holds so many answers and tokens; a bill for each answer.
+    pub(super) fn reserve(&self, answers: usize, tokens: usize) -> Result<Vec<Bill>, Refused> {
+        let journeys = u32::try_from(answers).unwrap_or(u32::MAX);
+        let ask = tenant::Ask { journeys, tokens: tokens as u64 };
         let reservation = {
             let mut account = self.account();
             let reserved = account.ledger.reserve(ask, self.clock.elapsed());
@@ -105,12 +137,17 @@ impl Member {
             reserved?
         };
         let (account, clock) = (Arc::clone(&self.account), self.clock.clone());
-        Ok(Bill::to(move |tokens| {
-            let now = clock.elapsed();
-            let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
-            account.ledger.settle(reservation, tokens, now);
-            account.used.tokens += tokens;
-        }))
+        let open = Arc::new(Mutex::new(Open { reservation: Some(reservation), answers, tokens: 0 }));
+        let bill = |_| {
+            let (account, clock, open) = (Arc::clone(&account), clock.clone(), Arc::clone(&open));
+            Bill::to(move |tokens| {
+                let now = clock.elapsed();
+                let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+                open.ended(&mut account, tokens, now);
+            })
+        };
+        Ok((0..answers).map(bill).collect())
     }
 
     pub(super) fn levels(&self) -> [Option<Level>; 2] {

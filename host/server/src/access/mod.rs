@@ -300,15 +300,19 @@ impl Caller {
         }
     }
 
-    /// Holds the most that a request can use, until its bill is told what it did use.
+    /// Holds the most that the answers of a request can use, which are given by prompt, until their bills are told what they
+    /// did use: one for each, in the same order. A prompt is used once, however many answers continue it.
     ///
     /// # Errors
     /// The quota that is in the way.
-    pub fn reserve(&self, ask: &Ask, route: &Route) -> Result<Bill, Refused> {
-        match &self.member {
-            None => Ok(Bill::default()),
-            Some(member) => member.reserve(ask.tokens_max(route.context)),
-        }
+    pub fn reserve(&self, prompts: &[Vec<Ask>], route: &Route) -> Result<Vec<Bill>, Refused> {
+        let answers = prompts.iter().map(Vec::len).sum();
+        let Some(member) = &self.member else { return Ok((0..answers).map(|_| Bill::default()).collect()) };
+        let used = |(index, ask): (usize, &Ask)| {
+            ask.tokens_max(route.context) - if index > 0 { ask.prompt.len() } else { 0 }
+        };
+        let tokens = prompts.iter().flat_map(|asks| asks.iter().enumerate().map(used)).sum();
+        member.reserve(answers, tokens)
     }
 
     /// What its tenant has used and may use; none where nothing is counted, as keys are not checked.

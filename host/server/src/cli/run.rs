@@ -94,6 +94,7 @@ async fn speak(
                     "{style}the policy failed, the answer goes on without it: {fault}{style:#}"
                 ))?;
             }
+            Event::Scored(_) => {}
             Event::Finished(reason) => return Ok(reason),
             Event::Failed { message } => return Err(CliError::Answer { message }),
         }

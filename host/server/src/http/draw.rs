@@ -58,7 +58,7 @@ impl Asked<'_> {
             }
             Sticky::User => self.wanted.user.as_ref()?.clone().into_bytes(),
             Sticky::Header(name) => self.headers.get(name)?.as_bytes().to_vec(),
-            Sticky::Conversation => match &self.wanted.prompt {
+            Sticky::Conversation => match self.wanted.prompts.first()? {
                 Prompt::Chat(messages) => beginning(messages)?.to_vec(),
                 Prompt::Text(_) | Prompt::Tokens(_) => return None,
             },

@@ -2,7 +2,7 @@
 //!
 //! The only room that knows what a client sees. A request goes through `listen` and `connection` → `envelope`
 //! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, arm by `draw`,
-//! tokens) → the [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
+//! tokens) → `submit` → the [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
 //! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
 
 mod access;
@@ -20,6 +20,7 @@ mod keys;
 mod listen;
 mod loading;
 mod models;
+mod off_thread;
 mod page;
 mod parse;
 mod policies;
@@ -28,6 +29,8 @@ mod random;
 mod report;
 mod running;
 mod stalled;
+mod submit;
+mod tokens;
 mod traced;
 mod usage;
 mod watch;
@@ -146,6 +149,9 @@ fn routes() -> Vec<Served> {
         ("/v1/models/{*id}", get(models::retrieve)),
         ("/v1/chat/completions", post(generate::chat)),
         ("/v1/completions", post(generate::text)),
+        ("/tokenize", post(tokens::tokenize)),
+        ("/detokenize", post(tokens::detokenize)),
+        ("/tokenizer_info", get(tokens::info)),
         ("/v1/feedback", post(feedback::feedback)),
         ("/v1/usage", get(usage::usage)),
         ("/health", get(watch::health)),

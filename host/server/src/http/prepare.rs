@@ -12,7 +12,7 @@ use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
 use super::random::unguessable;
 use crate::access::Caller;
 use crate::experiments::Assigned;
-use crate::runtime::{Ask, Catalog, NoSuchRoute, Route, Selected, SubmitError};
+use crate::runtime::{Ask, Catalog, NoSuchRoute, NotTaken, Route, Selected, SubmitError};
 
 /// A request ready to be submitted.
 pub(super) struct Prepared {
@@ -24,22 +24,37 @@ pub(super) struct Prepared {
     pub(super) assigned: Option<Assigned>,
     /// The number in the answer's id.
     pub(super) id: u64,
-    /// The request in tokens.
-    pub(super) ask: Ask,
+    /// The request in tokens: by prompt, once for each answer that is wanted.
+    pub(super) asks: Vec<Vec<Ask>>,
+    /// The prompts that are shown with the answers.
+    pub(super) shown: Vec<Shown>,
     /// How the answer is shown.
     pub(super) shape: Shape,
     /// Which fields its refusals name.
     pub(super) names: Names,
 }
 
+/// A prompt as its client is told of it.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// Its tokens.
+    pub(super) tokens: Vec<u32>,
+    /// By role, for models that read it in tokens of their own.
+    pub(super) own: Vec<Option<Vec<u32>>>,
+    /// Its text, where it came as one.
+    pub(super) text: Option<String>,
+}
+
 /// The fields that a refusal by the runtime is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     prompt: &'static str,
+    /// Whether it holds several.
+    several: bool,
     limit: Option<&'static str>,
 }
 
-/// Parses a body, finds its route among those that the caller may see, draws its arm, and tokenises its prompt.
+/// Parses a body, finds its route among those that the caller may see, draws its arm, and tokenises its prompts.
 ///
 /// # Errors
 /// What is wrong with the request.
@@ -54,40 +69,70 @@ pub(super) fn prepare(
         .map_err(|error| no_route(caller, catalog, (&wanted.model, &error)))?;
     let id = unguessable();
     let assigned = draw(catalog, &Asked { caller, headers, wanted: &wanted, id }, &mut selected);
-    let Wanted { model, prompt, sampling, adjustments, seed, stop, limit, shape, .. } = wanted;
-    let names = Names { prompt: dialect.prompt_field(), limit: limit.map(|(_, name)| name) };
-    let (prompt, prompts) = tokens(&selected.route, prompt, names.prompt)?;
-    let ask = Ask {
-        prompt,
-        prompts,
-        sampling,
-        adjustments: Adjustments { bias: known_bias(&selected.route, &wanted.bias)?, ..adjustments },
-        seed: seed.unwrap_or_else(unguessable),
-        stop,
-        stop_tokens: known_tokens(&selected.route, &wanted.stop_tokens, "stop_token_ids")?,
+    let route = &selected.route;
+    let names = Names {
+        prompt: dialect.prompt_field(),
+        several: wanted.prompts.len() > 1,
+        limit: wanted.limit.map(|(_, name)| name),
+    };
+    let ask = ask(route, &wanted, caller)?;
+    let Wanted { model, prompts, choices, shape, .. } = wanted;
+    let tokens = |(ix, prompt)| tokens(route, prompt, &names.prompt(ix));
+    let shown: Vec<Shown> = prompts.into_iter().enumerate().map(tokens).collect::<Result<_, _>>()?;
+    let each = |shown: &Shown| {
+        // An answer has the seed that it would have alone, counted on from the request's.
+        let seeded = |nth| Ask {
+            prompt: shown.tokens.clone(),
+            prompts: shown.own.clone(),
+            seed: ask.seed.wrapping_add(nth),
+            ..ask.clone()
+        };
+        (0..choices as u64).map(seeded).collect()
+    };
+    let asks = shown.iter().map(each).collect();
+    Ok(Prepared { model, selected, assigned, id, asks, shown, shape, names })
+}
+
+/// What is asked for, but for the prompt.
+fn ask(route: &Route, wanted: &Wanted, caller: &Caller) -> Result<Ask, ApiError> {
+    let shape = wanted.shape;
+    Ok(Ask {
+        prompt: Vec::new(),
+        prompts: Vec::new(),
+        sampling: wanted.sampling,
+        adjustments: Adjustments { bias: known_bias(route, &wanted.bias)?, ..wanted.adjustments.clone() },
+        seed: wanted.seed.unwrap_or_else(unguessable),
+        stop: wanted.stop.clone(),
+        stop_tokens: known_tokens(route, &wanted.stop_tokens, "stop_token_ids")?,
         ignore_eos: wanted.ignore_eos,
         tokens_min: wanted.tokens_min,
-        max_tokens: limit.map(|(most, _)| most),
+        max_tokens: wanted.limit.map(|(most, _)| most),
+        score_prompt: shape.echo && shape.logprobs.is_some(),
         candidates: shape.logprobs.unwrap_or(0),
         behalf: caller.behalf(),
-    };
-    Ok(Prepared { model, selected, assigned, id, ask, shape, names })
+    })
 }
 
 impl Names {
     /// What the client is told when the runtime does not take the request.
-    pub(super) fn refusal(self, error: &SubmitError) -> ApiError {
+    pub(super) fn refusal(self, NotTaken { prompt: ix, error }: &NotTaken) -> ApiError {
         let message = error.to_string();
         match error {
-            SubmitError::EmptyPrompt => ApiError::field(Fault::Value, self.prompt, message),
+            SubmitError::EmptyPrompt => ApiError::field(Fault::Value, self.prompt(*ix), message),
             SubmitError::ContextExceeded { prompt, context, .. } => {
-                let param = self.limit.filter(|_| prompt < context).unwrap_or(self.prompt);
+                let limit = self.limit.filter(|_| prompt < context).map(str::to_owned);
+                let param = limit.unwrap_or_else(|| self.prompt(*ix));
                 ApiError::field(Fault::Context, param, message)
             }
             SubmitError::Setting(_) => ApiError::field(Fault::Value, "model", message),
             SubmitError::QueueFull { .. } => ApiError::general(Fault::QueueFull, message),
             SubmitError::Draining => ApiError::general(Fault::Draining, message),
         }
+    }
+
+    /// Where a prompt stands.
+    fn prompt(self, ix: usize) -> String {
+        if self.several { format!("{}[{ix}]", self.prompt) } else { self.prompt.to_owned() }
     }
 }
 
@@ -99,7 +144,7 @@ pub(super) fn no_model(caller: &Caller, catalog: &Catalog, name: &str) -> ApiErr
     }
 }
 
-fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRoute)) -> ApiError {
+pub(super) fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRoute)) -> ApiError {
     match error {
         NoSuchRoute::Unknown(route) if caller.broken(catalog, route).is_some() => {
             no_model(caller, catalog, route)
@@ -111,7 +156,7 @@ fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str, &NoSuchRou
 
 /// A prompt in the route's tokens, and as models with others read it: each by its own template, and what is given in tokens
 /// by its text.
-fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<(Vec<u32>, OwnPrompts), ApiError> {
+fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<Shown, ApiError> {
     let read = |tokenizer: &Tokenizer| match &prompt {
         Prompt::Chat(messages) => tokenizer.encode_chat(messages),
         Prompt::Text(text) => tokenizer.encode(text),
@@ -120,26 +165,32 @@ fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<(Vec<u32>, OwnPr
             tokenizer.encode(&route.tokenizer.decode(&ids))
         }
     };
-    let refused = |error: &EngineError, message: String| match error {
+    let tokens = match &prompt {
+        Prompt::Tokens(ids) => known_tokens(route, ids, field)?,
+        _ => read(&route.tokenizer).map_err(|error| not_encoded(&error, field))?,
+    };
+    let own = route
+        .prompts(read)
+        .map_err(|(model, error)| refused(&error, field, format!("for the model {model:?}: {error}")))?;
+    let text = if let Prompt::Text(text) = prompt { Some(text) } else { None };
+    Ok(Shown { tokens, own, text })
+}
+
+/// A text that does not become tokens.
+pub(super) fn not_encoded(error: &EngineError, field: &str) -> ApiError {
+    refused(error, field, error.to_string())
+}
+
+fn refused(error: &EngineError, field: &str, message: String) -> ApiError {
+    match error {
         EngineError::Template { .. } | EngineError::NoTemplate | EngineError::Encode { .. } => {
             ApiError::field(Fault::Value, field, message)
         }
         _ => ApiError::server(message),
-    };
-    let of_route = match &prompt {
-        Prompt::Tokens(ids) => known_tokens(route, ids, field)?,
-        _ => read(&route.tokenizer).map_err(|error| refused(&error, error.to_string()))?,
-    };
-    let of_others = route
-        .prompts(read)
-        .map_err(|(model, error)| refused(&error, format!("for the model {model:?}: {error}")))?;
-    Ok((of_route, of_others))
+    }
 }
 
-/// By role.
-type OwnPrompts = Vec<Option<Vec<u32>>>;
-
-fn known_tokens(route: &Route, ids: &[u64], field: &str) -> Result<Vec<u32>, ApiError> {
+pub(super) fn known_tokens(route: &Route, ids: &[u64], field: &str) -> Result<Vec<u32>, ApiError> {
     ids.iter().enumerate().map(|(ix, id)| known_token(route, *id, || format!("{field}[{ix}]"))).collect()
 }
 

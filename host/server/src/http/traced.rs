@@ -22,7 +22,7 @@ impl Within {
     }
 
     /// The beginning of the span of an answer with this id.
-    pub(super) fn begin<'a>(self, dialect: Dialect, id: &str, (ask, route): (&Ask, &'a Route)) -> Begin<'a> {
+    pub(super) fn begin<'a>(&self, dialect: Dialect, id: &str, (ask, route): (&Ask, &'a Route)) -> Begin<'a> {
         let operation = match dialect {
             Dialect::Chat => "chat",
             Dialect::Text => "text_completion",
@@ -47,7 +47,7 @@ impl Within {
             text("tokenrouter.request_id", &self.request_id),
         ];
         Begin {
-            parent: self.parent,
+            parent: self.parent.clone(),
             name: format!("{operation} {}", route.name),
             models: &route.model_names,
             attributes,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Lexicon, Translation};
-use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampling};
+use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampled, Sampling};
 use policy::{Revision, Settings};
 use scheduler::{Behalf, Tenant};
 use tokio::sync::mpsc;
@@ -32,8 +32,10 @@ pub struct Ask {
     pub ignore_eos: bool,
     /// Until the answer has this many tokens, no token that would end it is chosen.
     pub tokens_min: usize,
-    /// Most tokens of the answer; `None` allows as many as the context holds.
+    /// Most tokens of the answer; `None` allows as many as the context holds. 0 only feeds the prompt.
     pub max_tokens: Option<usize>,
+    /// Whether to report what the model that begins would have said of the prompt's tokens.
+    pub score_prompt: bool,
     /// How many candidates to report per token.
     pub candidates: usize,
     /// On whose behalf: steps are shared between tenants, and each finds only its own text in the prefix cache.
@@ -55,6 +57,7 @@ impl Ask {
             ignore_eos: false,
             tokens_min: 0,
             max_tokens: None,
+            score_prompt: false,
             candidates: 0,
             behalf: Tenant::default().into(),
         }
@@ -72,6 +75,8 @@ impl Ask {
 /// cut off by a shutdown.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// The prompt's tokens from the second on, with what the model would have said of them; before any token.
+    Scored(Vec<Sampled>),
     /// A token was committed.
     Made(Made),
     /// The policy failed; the answer goes on without it.
@@ -119,7 +124,7 @@ pub enum SubmitError {
     ContextExceeded {
         /// Tokens of the prompt.
         prompt: usize,
-        /// Tokens asked for, at least 1.
+        /// Tokens asked for.
         wanted: usize,
         /// Smallest context of the route's models.
         context: usize,

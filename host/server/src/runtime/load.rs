@@ -305,7 +305,7 @@ pub(super) fn assemble(
         model_names: by_role.iter().map(|model| model.name.clone()).collect(),
         fallback,
         context: by_role.iter().map(|model| model.spec.context).min().unwrap_or(0),
-        eos: by_role[0].spec.eos.clone().into(),
+        eos: ends(name, &by_role).into(),
         tokenizer: Arc::clone(&by_role[0].tokenizer),
         lexicons: vec![None; by_role.len()],
         heads: by_role.iter().map(|model| model.heads.clone()).collect(),
@@ -316,6 +316,20 @@ pub(super) fn assemble(
         deciding,
         written: None,
     }
+}
+
+/// Tokens that end an answer: those that any of its models ends with, as a client sees one answer whoever made its last token.
+fn ends(route: &str, by_role: &[Arc<Model>]) -> Vec<u32> {
+    let mut all: Vec<u32> = Vec::new();
+    for Model { name, spec, .. } in by_role.iter().map(|model| &**model) {
+        let others = all.iter().any(|token| !spec.eos.contains(token));
+        let more: Vec<u32> = spec.eos.iter().copied().filter(|token| !all.contains(token)).collect();
+        if !all.is_empty() && (others || !more.is_empty()) {
+            tracing::warn!(route, model = name, ends = ?spec.eos, others = ?all, "models end with different tokens; any of them ends an answer");
+        }
+        all.extend(more);
+    }
+    all
 }
 
 /// KV on a GPU where the configuration does not say it.

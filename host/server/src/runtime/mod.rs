@@ -22,6 +22,7 @@ mod policies;
 mod pulled;
 mod share;
 mod split;
+mod submit;
 mod subserver;
 mod traveller;
 mod witness;
@@ -30,12 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use journey::{Encode, JourneyId, Request, Routing, Rules};
-use policy::{Revision, Settings};
-use tokio::sync::mpsc;
+use policy::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Span;
 
 pub use answer::{Answer, Ask, Event, SubmitError};
 pub use bill::Bill;
@@ -53,15 +51,16 @@ pub use own::{Broken, Own, Uploaded, plain};
 pub use pulled::{Pulled, PulledError};
 pub(crate) use split::can_shadow;
 pub use split::{Split, SplitArm, SplitError};
+pub use submit::{Choice, NotTaken};
 pub use witness::{Course, Witness};
 
 use crate::config::{Config, Scheduling};
 use crate::registry::Pinned;
-use crate::telemetry::{Metrics, Stopwatch, Traces};
+use crate::telemetry::{Metrics, Traces};
 use group::Group;
 use lane::LaneThreads;
 use places::Places;
-use subserver::{Fleet, Submission};
+use subserver::Fleet;
 
 /// Models and routes being served.
 pub struct Runtime {
@@ -201,76 +200,6 @@ impl Runtime {
         self.group.reschedule(scheduling);
     }
 
-    /// Puts a request in line.
-    ///
-    /// # Errors
-    /// [`SubmitError`] if it cannot be answered as asked or there is no room in line.
-    pub fn submit(&self, selected: &Selected, ask: Ask) -> Result<Answer, SubmitError> {
-        self.submit_for(selected, ask, (Bill::default(), Witness::default()))
-    }
-
-    /// Puts a request in line, and with it those who are told when it is over.
-    ///
-    /// # Errors
-    /// [`SubmitError`], as of [`Self::submit`]; the bill is settled with nothing, the witness has seen nothing.
-    pub fn submit_for(
-        &self,
-        selected: &Selected,
-        mut ask: Ask,
-        told: (Bill, Witness),
-    ) -> Result<Answer, SubmitError> {
-        if self.draining.load(Ordering::Acquire) {
-            return Err(SubmitError::Draining);
-        }
-        let route = &selected.route;
-        let decider = decider(selected)?;
-        let max_tokens = answer::room(&ask, route.context)?;
-        let id = JourneyId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let revision = decider.as_ref().map(|(revision, _)| Arc::clone(revision));
-        let settings = decider.as_ref().map(|(_, settings)| settings.clone());
-        let routing = decider.as_ref().map_or(Routing::Single, |(revision, settings)| {
-            let considered = told.1.wants_considered();
-            Routing::Policy(Arc::new(Rules { considered, ..route.rules(revision.descriptor(), settings) }))
-        });
-        let wanted = revision.as_ref().map_or(0, |revision| revision.descriptor().candidates);
-        let ends = answer::ends(&mut ask, &route.eos);
-        let translations = answer::translations(&mut ask, route)?;
-        let request = Request {
-            prompt: ask.prompt,
-            sampling: ask.sampling,
-            adjustments: ask.adjustments,
-            seed: ask.seed,
-            ends,
-            max_tokens,
-            context: route.context,
-            vocabulary: route.tokenizer.vocabulary(),
-            candidates: ask.candidates.max(wanted),
-            roles: route.models.len(),
-            routing,
-            encoder: Arc::clone(&route.tokenizer) as Arc<dyn Encode>,
-        };
-        // Room for the whole answer: a slow reader never holds up a batch, and what it leaves unread is bounded by
-        // its own `max_tokens`. The channel allocates as it fills.
-        let (client, events) = mpsc::channel(max_tokens + EVENTS_BESIDE_TOKENS);
-        let entry = &route.by_role[0].subserver;
-        let submission = Submission {
-            waiting: entry.wait_in_line(&self.metrics)?,
-            id,
-            behalf: ask.behalf,
-            told,
-            stopwatch: Stopwatch::start(),
-            span: Span::current(),
-            request,
-            translations,
-            route: Arc::clone(route),
-            decider,
-            client,
-            accepted: self.accepted.token(),
-        };
-        entry.submit(submission)?;
-        Ok(Answer { id, route: Arc::clone(route), revision, settings, events })
-    }
-
     /// Refuses new requests, waits for those that were accepted until `deadline` has passed, then ends what is left.
     pub async fn shut_down(&self, deadline: Duration) {
         self.draining.store(true, Ordering::Release);
@@ -294,22 +223,3 @@ impl Runtime {
         }
     }
 }
-
-/// The policy revision that decides for a request, with its checked settings; none for a single model.
-fn decider(selected: &Selected) -> Result<Option<(Arc<Revision>, Settings)>, SubmitError> {
-    let Selected { route, overrides } = selected;
-    let Some(revision) = route.policy_revision() else {
-        return match overrides.keys().next() {
-            None => Ok(None),
-            Some(key) => {
-                let name = &route.name;
-                Err(SubmitError::Setting(format!("{name:?} has no policy, so no setting {key:?}")))
-            }
-        };
-    };
-    let settings = route.resolved(overrides, &revision).map_err(SubmitError::Setting)?;
-    Ok(Some((revision, settings)))
-}
-
-/// The end of an answer, and a policy's failure.
-const EVENTS_BESIDE_TOKENS: usize = 4;

@@ -18,7 +18,7 @@ use super::catalog::{ModelIx, Route};
 use super::lane::LaneHandle;
 use super::places::Held;
 use super::share::Seen;
-use super::subserver::Shared;
+use super::subserver::{Shared, Submission};
 use super::witness::{Witness, ended};
 use crate::telemetry::{Meter, Metrics, Stopwatch};
 
@@ -67,6 +67,8 @@ pub(super) struct Traveller {
     hops: u64,
     /// When it came to where it is, until its first step there.
     came: Option<Instant>,
+    /// Other answers to the same prompt, which wait until it is fed.
+    followers: Vec<Submission>,
 }
 
 /// What follows from news of a journey.
@@ -119,7 +121,13 @@ impl Traveller {
             handoffs: 0,
             hops: 0,
             came: None,
+            followers: Vec::new(),
         }
+    }
+
+    /// These are put in line once its prompt is fed; they are gone if it ends before.
+    pub(super) fn lead(&mut self, followers: Vec<Submission>) {
+        self.followers = followers;
     }
 
     /// Gives the journey its session of a revision, which may choose where it begins, or, if that failed, sends it the
@@ -151,6 +159,9 @@ impl Traveller {
     /// What follows from the tokens drawn in a step: the policy is asked unless the journey knows by itself.
     pub(super) fn advance(&mut self, drawn: impl Iterator<Item = Sampled>) -> Follows {
         for sampled in drawn {
+            if !self.followers.is_empty() {
+                self.call_followers();
+            }
             match self.journey.hold(sampled) {
                 Consult::More => {}
                 consult => return self.follow(consult, Lane::InStep),
@@ -191,6 +202,9 @@ impl Traveller {
 
     /// Sends what has been made to the client.
     pub(super) fn emit(&mut self) {
+        if let Some(scored) = self.journey.take_scored() {
+            self.tell(Event::Scored(scored));
+        }
         let output = self.journey.take_output();
         self.witness.made(output.iter().map(|made| made.by));
         self.metrics.tokens_made(&mut self.stopwatch, output.len());
@@ -266,6 +280,16 @@ impl Traveller {
                 Ok(next) => next,
                 Err(fault) => return Follows::Settled(self.fall_back(&fault)),
             };
+        }
+    }
+
+    /// Something was drawn, so the prompt is in the KV.
+    fn call_followers(&mut self) {
+        for follower in self.followers.drain(..) {
+            let entry = Arc::clone(&follower.route.by_role[0]);
+            if let Err(error) = entry.subserver.submit(follower) {
+                tracing::debug!(%error, "an answer to the same prompt is not put in line");
+            }
         }
     }
 

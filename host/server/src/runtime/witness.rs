@@ -165,7 +165,7 @@ pub(super) fn ended(last: &Event) -> Ended {
     match last {
         Event::Finished(FinishReason::Stop) => Ended::Stop,
         Event::Finished(FinishReason::Length) => Ended::Length,
-        Event::Failed { .. } | Event::Made(_) | Event::FellBack { .. } => Ended::Failed,
+        Event::Failed { .. } | Event::Scored(_) | Event::Made(_) | Event::FellBack { .. } => Ended::Failed,
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn request(rules: Rules, candidates: usize, roles: usize, seed: u64) 
         ends: Ends { tokens: Arc::from([EOS]), strings: Vec::new(), tokens_min: super::TOKENS / 2 },
         max_tokens: super::TOKENS,
         context: CONTEXT,
+        score_prompt: false,
         encoder: Arc::clone(&vocabulary) as _,
         vocabulary,
         candidates,

@@ -100,6 +100,7 @@ impl Load {
                 }
                 Event::FellBack { .. } => seen.fell_back += 1,
                 Event::Failed { message } => return Err(broken(message)),
+                Event::Scored(_) => {}
                 Event::Finished(_) => break,
             }
         }

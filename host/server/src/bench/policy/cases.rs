@@ -101,6 +101,7 @@ fn journey(routing: &Routing) -> Journey {
             ends: Ends::default(),
             max_tokens: TOKENS,
             context: TOKENS * 2,
+            score_prompt: false,
             encoder: Arc::clone(&vocabulary) as _,
             vocabulary,
             candidates: 0,

@@ -189,6 +189,7 @@ async fn answer(
                 answered.solved = question.is_solved_by(&text);
                 return Ok(answered);
             }
+            Event::Scored(_) => {}
             Event::FellBack { fault } => return Err(failed(fault)),
             Event::Failed { message } => return Err(failed(message)),
         }

@@ -133,6 +133,7 @@ async fn measure(
                     Event::Failed { message } | Event::FellBack { fault: message } => {
                         return Err(RoutingError::Answer { status: 500, text: message });
                     }
+                    Event::Scored(_) => {}
                     Event::Finished(_) => break,
                 }
             }

@@ -68,6 +68,7 @@ async fn answer(runtime: &Runtime, route: &Route, settings: String) -> Result<Sh
     while let Some(event) = events.recv().await {
         match event {
             Event::Made(made) => short.tokens[made.by.index()] += 1,
+            Event::Scored(_) => {}
             Event::FellBack { fault } => short.fault = Some(fault),
             Event::Failed { message } => return Err(message),
             Event::Finished(_) => {

@@ -78,6 +78,11 @@ impl Fields {
         Ok(Some(number))
     }
 
+    /// Whether a field is there and not `null`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(|value| !value.is_null())
+    }
+
     /// Every field that is left, by name.
     pub(super) fn names(&self) -> Vec<String> {
         self.map.keys().cloned().collect()

@@ -4,7 +4,7 @@ use journey::Sampling;
 use serde_json::Value;
 
 use super::fields::{Fields, text, token_ids, wrong_type, wrong_value};
-use super::{Dialect, Shape};
+use super::{CHOICES_MAX, Dialect, Shape};
 use crate::http::error::{ApiError, Fault};
 
 /// `temperature`, `top_p`, and the extensions `top_k` (0 or -1: all) and `min_p`.
@@ -86,10 +86,33 @@ pub(super) fn tokens_min(
     Ok(least)
 }
 
-/// Most tokens of the answer: the stricter of what is given. Completions have OpenAI's default of 16.
+/// `n`: answers to each of so many prompts.
+pub(super) fn choices(fields: &mut Fields, prompts: usize) -> Result<usize, ApiError> {
+    let given = fields.integer("n", 1..=CHOICES_MAX as i64)?.unwrap_or(1) as usize;
+    if given * prompts <= CHOICES_MAX {
+        return Ok(given);
+    }
+    let message = format!(
+        "{prompts} prompts with \"n\" of {given} are {} answers; at most {CHOICES_MAX} are given to a request",
+        prompts * given
+    );
+    Err(ApiError::field(Fault::Value, if prompts > CHOICES_MAX { "prompt" } else { "n" }, message))
+}
+
+/// `echo`, which a chat does not have.
+pub(super) fn echo(fields: &mut Fields, dialect: Dialect) -> Result<bool, ApiError> {
+    match dialect {
+        Dialect::Chat => Ok(false),
+        Dialect::Text => Ok(fields.boolean("echo")?.unwrap_or(false)),
+    }
+}
+
+/// Most tokens of the answer: the stricter of what is given. Completions have OpenAI's default of 16. None at all may be
+/// asked for where the prompt is shown instead.
 pub(super) fn limit(
     fields: &mut Fields,
     dialect: Dialect,
+    echo: bool,
 ) -> Result<Option<(usize, &'static str)>, ApiError> {
     let given: &[&'static str] = match dialect {
         Dialect::Chat => &["max_tokens", "max_completion_tokens"],
@@ -97,7 +120,7 @@ pub(super) fn limit(
     };
     let mut strictest = None;
     for &name in given {
-        let Some(most) = fields.integer(name, 1..=i64::MAX)? else { continue };
+        let Some(most) = fields.integer(name, i64::from(!echo)..=i64::MAX)? else { continue };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         if strictest.is_none_or(|(other, _)| most < other) {
             strictest = Some((most, name));
@@ -120,6 +143,7 @@ pub(super) fn shape(fields: &mut Fields, dialect: Dialect) -> Result<Shape, ApiE
         stream,
         include_usage: include_usage(fields, stream)?,
         logprobs,
+        echo: false,
         route_trace: fields.boolean("route_trace")?.unwrap_or(false),
         token_ids: fields.boolean("return_token_ids")?.unwrap_or(false),
     })

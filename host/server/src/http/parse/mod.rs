@@ -10,6 +10,7 @@ mod generation;
 mod messages;
 mod prompt;
 mod refused;
+mod tokens;
 
 use engine::ChatMessage;
 use journey::{Adjustments, Sampling};
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use super::error::{ApiError, Fault};
 pub(super) use fields::Fields;
+pub(super) use tokens::{ToTokens, to_text, to_tokens};
 
 /// Which of the two endpoints speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +42,10 @@ impl Dialect {
 pub(super) struct Wanted {
     /// What the client calls the model; may carry settings after `@`.
     pub(super) model: String,
-    /// What is to be continued.
-    pub(super) prompt: Prompt,
+    /// What is to be continued: of a chat one.
+    pub(super) prompts: Vec<Prompt>,
+    /// Answers to each prompt; all together at most [`CHOICES_MAX`].
+    pub(super) choices: usize,
     /// How tokens are chosen.
     pub(super) sampling: Sampling,
     /// What changes logits before, but for the bias.
@@ -84,6 +88,8 @@ pub(super) struct Shape {
     pub(super) include_usage: bool,
     /// With log-probabilities, and so many alternatives per token.
     pub(super) logprobs: Option<usize>,
+    /// With the prompt before the answer.
+    pub(super) echo: bool,
     /// With which model made each token.
     pub(super) route_trace: bool,
     /// With the tokens' ids.
@@ -95,21 +101,21 @@ pub(super) struct Shape {
 /// # Errors
 /// A fault with the field's path.
 pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        ApiError::general(Fault::Json, format!("the body must be a JSON object; {error}"))
-    })?;
-    let mut fields = Fields::of(value, "")?;
+    let mut fields = object(body)?;
     let Some(model) = fields.string("model")? else {
         return Err(fields.missing("model", "the name of a model"));
     };
-    let prompt = match dialect {
-        Dialect::Chat => Prompt::Chat(messages::take(&mut fields)?),
+    let prompts = match dialect {
+        Dialect::Chat => vec![Prompt::Chat(messages::take(&mut fields)?)],
         Dialect::Text => prompt::take(&mut fields)?,
     };
-    let limit = generation::limit(&mut fields, dialect)?;
+    let choices = generation::choices(&mut fields, prompts.len())?;
+    let echo = generation::echo(&mut fields, dialect)?;
+    let limit = generation::limit(&mut fields, dialect, echo)?;
     let wanted = Wanted {
         model,
-        prompt,
+        prompts,
+        choices,
         sampling: generation::sampling(&mut fields)?,
         adjustments: adjust::penalties(&mut fields)?,
         bias: adjust::bias(&mut fields)?,
@@ -120,11 +126,19 @@ pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
         tokens_min: generation::tokens_min(&mut fields, limit)?,
         limit,
         user: fields.string("user")?,
-        shape: generation::shape(&mut fields, dialect)?,
+        shape: Shape { echo, ..generation::shape(&mut fields, dialect)? },
     };
     refused::check(&mut fields, dialect)?;
     fields.finish()?;
     Ok(wanted)
+}
+
+/// The object that a body must be.
+fn object(body: &[u8]) -> Result<Fields, ApiError> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        ApiError::general(Fault::Json, format!("the body must be a JSON object; {error}"))
+    })?;
+    Fields::of(value, "")
 }
 
 impl Dialect {
@@ -136,6 +150,9 @@ impl Dialect {
         }
     }
 }
+
+/// Answers to one request, over all its prompts. OpenAI takes 128 for each.
+pub(super) const CHOICES_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests;

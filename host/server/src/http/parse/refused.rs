@@ -37,7 +37,6 @@ pub(super) fn check(fields: &mut Fields, dialect: Dialect) -> Result<(), ApiErro
 type Neutral = (&'static str, &'static [&'static str]);
 
 const BOTH: &[Neutral] = &[
-    ("n", &["1"]),
     ("store", &["false"]),
     ("service_tier", &["\"auto\"", "\"default\""]),
     ("response_format", &["{\"type\":\"text\"}"]),
@@ -57,7 +56,7 @@ const CHAT: &[Neutral] = &[
     ("verbosity", &["\"medium\""]),
 ];
 
-const TEXT: &[Neutral] = &[("best_of", &["1"]), ("echo", &["false"]), ("suffix", &["\"\""])];
+const TEXT: &[Neutral] = &[("best_of", &["1"]), ("suffix", &["\"\""])];
 
 /// Whether a value is the one written in `json`; 0 and 0.0 are the same number.
 fn same(json: &str, value: &Value) -> bool {

@@ -32,7 +32,7 @@ fn a_plain_chat_has_the_defaults_of_openai() {
     assert_eq!(wanted.sampling, Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0 });
     assert_eq!((wanted.seed, wanted.limit, wanted.shape), (None, None, Shape::default()));
     let hi = ChatMessage { role: "user".to_owned(), content: "hi".to_owned() };
-    assert_eq!(wanted.prompt, Prompt::Chat(vec![hi]));
+    assert_eq!(wanted.prompts, [Prompt::Chat(vec![hi])]);
     assert_eq!(text(&json!({})).unwrap().limit, Some((16, "max_tokens")));
 }
 
@@ -146,7 +146,7 @@ fn an_answer_can_be_sent_back_as_it_came() {
         {"role": "assistant", "content": "ok", "refusal": null, "annotations": [], "tool_calls": null},
         {"role": "tool", "content": "", "tool_call_id": "c1"},
     ]);
-    let Prompt::Chat(messages) = chat(&json!({ "messages": messages })).unwrap().prompt else {
+    let Some(Prompt::Chat(messages)) = chat(&json!({ "messages": messages })).unwrap().prompts.pop() else {
         panic!("a chat")
     };
     let said: Vec<(&str, &str)> = messages.iter().map(|m| (m.role.as_str(), m.content.as_str())).collect();
@@ -197,7 +197,13 @@ fn what_is_not_supported_is_refused_by_name_unless_it_asks_for_nothing() {
     {
         refused(text(&json!({ key: value })), Some(key), "unsupported_parameter", "not supported");
     }
-    refused(text(&json!({"prompt": ["a", "b"]})), Some("prompt"), "unsupported_parameter", "2 prompts");
+    refused(text(&json!({"prompt": ["a", 1]})), Some("prompt[1]"), "invalid_type", "a string");
+    refused(text(&json!({"prompt": [[1], "a"]})), Some("prompt[1]"), "invalid_type", "a list");
+    refused(text(&json!({"prompt": ["a", "b"], "n": 65})), Some("n"), "invalid_value", "130 answers");
+    refused(text(&json!({"prompt": vec!["a"; 129]})), Some("prompt"), "invalid_value", "129 answers");
+    refused(chat(&json!({"n": 0})), Some("n"), "invalid_value", "from 1 to 128");
+    refused(text(&json!({"max_tokens": 0})), Some("max_tokens"), "invalid_value", "at least 1");
+    assert_eq!(text(&json!({"max_tokens": 0, "echo": true})).unwrap().limit, Some((0, "max_tokens")));
 }
 
 #[test]
@@ -214,10 +220,12 @@ fn an_unknown_field_is_named() {
 
 #[test]
 fn prompts_come_as_text_or_as_tokens() {
-    let prompt = |value: Value| text(&json!({ "prompt": value })).unwrap().prompt;
-    assert_eq!(prompt(json!(["one"])), Prompt::Text("one".to_owned()));
-    assert_eq!(prompt(json!([5, 6])), Prompt::Tokens(vec![5, 6]));
-    assert_eq!(prompt(json!([[5, 6]])), Prompt::Tokens(vec![5, 6]));
+    let prompts = |value: Value| text(&json!({ "prompt": value })).unwrap().prompts;
+    let words = |words: &[&str]| words.iter().map(|&word| Prompt::Text(word.to_owned())).collect::<Vec<_>>();
+    assert_eq!(prompts(json!("one")), words(&["one"]));
+    assert_eq!(prompts(json!(["one", "two"])), words(&["one", "two"]));
+    assert_eq!(prompts(json!([5, 6])), [Prompt::Tokens(vec![5, 6])]);
+    assert_eq!(prompts(json!([[5, 6], [7]])), [Prompt::Tokens(vec![5, 6]), Prompt::Tokens(vec![7])]);
 }
 
 #[test]

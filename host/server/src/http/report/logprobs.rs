@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use journey::{Made, Vocabulary};
+use journey::{Made, Sampled, Vocabulary};
 use serde_json::{Map, Value, json};
 
 use crate::http::parse::Dialect;
@@ -16,7 +16,8 @@ use crate::http::parse::Dialect;
 pub(super) struct Entry {
     token: String,
     bytes: Vec<u8>,
-    logprob: f32,
+    /// None for a prompt's first token, which nothing is before.
+    logprob: Option<f32>,
     /// The most probable tokens at this position, best first.
     top: Vec<Alternative>,
     /// Characters of the answer before this token.
@@ -66,6 +67,23 @@ impl Logprobs {
         }
     }
 
+    /// Takes a prompt that the answer begins with, as text by token, and the scores of its tokens from the second on.
+    pub(super) fn prompt(
+        &mut self,
+        tokens: &[u32],
+        (texts, scores): (Vec<String>, &[Sampled]),
+        vocabulary: &Vocabulary,
+    ) -> Vec<Entry> {
+        let scores = std::iter::once(None).chain(scores.iter().map(Some));
+        let entry = |((&token, text), score): ((&u32, String), Option<&Sampled>)| {
+            let characters = text.chars().count();
+            let entry = self.entry_of(token, text, score, vocabulary);
+            self.shown_characters += characters;
+            entry
+        };
+        tokens.iter().zip(texts).zip(scores).map(entry).collect()
+    }
+
     /// Gives the entries that waited for text that will not come.
     pub(super) fn finish(&mut self) -> Vec<Entry> {
         let shown = self.shown_bytes;
@@ -85,20 +103,29 @@ impl Logprobs {
     }
 
     fn entry(&self, made: &Made, vocabulary: &Vocabulary) -> Entry {
-        let own = vocabulary.bytes(made.sampled.token);
-        let alternative = |candidate: &journey::Candidate| Alternative {
-            bytes: vocabulary.bytes(candidate.token).to_vec(),
-            logprob: floor(candidate.prob.ln()),
+        let text = made.text.clone();
+        self.entry_of(made.sampled.token, text, Some(&made.sampled), vocabulary)
+    }
+
+    /// An entry of a token, whose text at this place is given, and of what a model said of it, if anything did.
+    fn entry_of(&self, token: u32, text: String, said: Option<&Sampled>, vocabulary: &Vocabulary) -> Entry {
+        let own = vocabulary.bytes(token);
+        let alternative = |candidate: &journey::Candidate| {
+            // Of the token itself it is the same number, not one that is rounded otherwise: clients compare them.
+            let own = said.filter(|_| candidate.token == token).map(|said| said.logprob);
+            let logprob = floor(own.unwrap_or_else(|| candidate.prob.ln()));
+            Alternative { bytes: vocabulary.bytes(candidate.token).to_vec(), logprob }
         };
-        let token = match self.dialect {
+        let shown = match self.dialect {
             Dialect::Chat => lossy(own),
-            Dialect::Text => made.text.clone(),
+            Dialect::Text => text,
         };
+        let candidates = said.into_iter().flat_map(|said| said.candidates.iter().take(self.top));
         Entry {
-            token,
+            token: shown,
             bytes: own.to_vec(),
-            logprob: floor(made.sampled.logprob),
-            top: made.sampled.candidates.iter().take(self.top).map(alternative).collect(),
+            logprob: said.map(|said| floor(said.logprob)),
+            top: candidates.map(alternative).collect(),
             offset: self.shown_characters,
         }
     }
@@ -112,7 +139,7 @@ pub(super) fn object(dialect: Dialect, entries: &[Entry]) -> Value {
         }
         Dialect::Text => json!({
             "tokens": entries.iter().map(|entry| entry.token.as_str()).collect::<Vec<&str>>(),
-            "token_logprobs": entries.iter().map(|entry| entry.logprob).collect::<Vec<f32>>(),
+            "token_logprobs": entries.iter().map(|entry| entry.logprob).collect::<Vec<Option<f32>>>(),
             "top_logprobs": entries.iter().map(text_alternatives).collect::<Vec<Value>>(),
             "text_offset": entries.iter().map(|entry| entry.offset).collect::<Vec<usize>>(),
         }),
@@ -135,8 +162,9 @@ fn chat_entry(entry: &Entry) -> Value {
 /// Alternatives by their text, the sampled token among them, as OpenAI has it. Of tokens with one text, the most
 /// probable stands.
 fn text_alternatives(entry: &Entry) -> Value {
+    let Some(logprob) = entry.logprob else { return Value::Null };
     let mut by_text = Map::new();
-    let sampled = Alternative { bytes: entry.bytes.clone(), logprob: entry.logprob };
+    let sampled = Alternative { bytes: entry.bytes.clone(), logprob };
     for Alternative { bytes, logprob } in entry.top.iter().chain([&sampled]) {
         by_text.entry(lossy(bytes)).or_insert_with(|| Value::from(*logprob));
     }
@@ -194,7 +222,7 @@ mod tests {
         let (text, entries) = entries(Dialect::Chat, &[b"a", b"\xC3", b"\xA9", b"", b"b"], "");
         assert_eq!((joined(&entries), entries.len()), (text, 5));
         assert_eq!(entries[1].token, "\u{FFFD}");
-        assert_eq!((entries[0].logprob, entries[0].top.len()), (-9999.0, 1));
+        assert_eq!((entries[0].logprob, entries[0].top.len()), (Some(-9999.0), 1));
     }
 
     #[test]

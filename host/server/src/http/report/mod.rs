@@ -1,29 +1,34 @@
 //! An answer as its client sees it.
 //!
-//! A [`Report`] turns what the runtime says into [`Piece`]s: what one token adds to the answer. A [`stream`] sends
-//! each piece as a chunk; a [`whole`] answer is the sum of the same pieces, so both always tell the same.
+//! A [`Report`] turns what the runtime says into [`Piece`]s: what one token adds to a choice of the answer. A [`stream`]
+//! sends each piece as a chunk; a [`whole`] answer is the sum of the same pieces, so both always tell the same.
 
+mod choice;
+mod echo;
 mod logprobs;
 mod object;
 mod piece;
 pub(super) mod stream;
+mod told;
 mod trace;
 mod usage;
 pub(super) mod whole;
 
 use std::sync::Arc;
 
-use journey::{FinishReason, Made, Vocabulary};
+use journey::Vocabulary;
 use policy::Settings;
 use serde_json::Value;
 
 use super::parse::{Dialect, Shape};
+use super::prepare::Shown;
 use crate::experiments::Assigned;
-use crate::runtime::{Answer, Route};
+use crate::runtime::{Answer, Event, Route};
 use crate::unix;
-use logprobs::Logprobs;
+use choice::Choice;
 use object::Head;
 use piece::Piece;
+pub(super) use told::Told;
 use trace::Trace;
 use usage::Usage;
 
@@ -34,15 +39,29 @@ pub(super) struct Report {
     route: Arc<Route>,
     vocabulary: Arc<Vocabulary>,
     usage: Usage,
-    logprobs: Option<Logprobs>,
-    trace: Option<Trace>,
-    /// Sent once with the first object, if the client wants ids.
-    prompt_ids: Option<Vec<u32>>,
+    choices: Vec<Choice>,
+}
+
+/// What follows from news of a choice.
+#[derive(Debug)]
+enum News {
+    /// It goes on, with this more.
+    More(Piece),
+    /// It is over, with this at its end.
+    Ended(Piece),
+    /// It cannot be continued.
+    Failed(String),
 }
 
 impl Report {
     /// A report about an answer that has just begun, as its client named the model, under this number.
-    pub(super) fn new(dialect: Dialect, shape: Shape, (model, id): (String, u64), answer: &Answer) -> Self {
+    pub(super) fn new(
+        dialect: Dialect,
+        shape: Shape,
+        (model, id): (String, u64),
+        answers: &[Answer],
+    ) -> Self {
+        let answer = answers.first().expect("a request wants at least one answer");
         let revision = answer.revision.as_ref().map(|revision| revision.digest().to_string());
         let policy = answer.revision.as_ref().map(|revision| revision.descriptor().name.clone());
         let rules = answer.revision.as_ref().zip(answer.settings.as_ref());
@@ -57,36 +76,41 @@ impl Report {
             seed: 0,
             fell_back: None,
         };
+        let choice = |_| Choice::new(dialect, shape, shape.route_trace.then(|| trace.clone()));
         Self {
             head: Head { dialect, id, created: unix::now_s(), model, fingerprint: revision },
             shape,
             route: Arc::clone(&answer.route),
             vocabulary: answer.route.tokenizer.vocabulary(),
             usage: Usage::new(answer.route.models.len()),
-            logprobs: shape.logprobs.map(|top| Logprobs::new(dialect, top)),
-            trace: shape.route_trace.then_some(trace),
-            prompt_ids: None,
+            choices: answers.iter().map(choice).collect(),
         }
     }
 
-    /// What the prompt is: its length, and its ids if the client wants them.
-    pub(super) fn with_prompt(mut self, tokens: usize, ids: Option<Vec<u32>>) -> Self {
-        self.usage.prompt = tokens;
-        self.prompt_ids = ids;
+    /// What the prompts are; each is continued by as many choices.
+    pub(super) fn with_prompts(mut self, prompts: &[Shown]) -> Self {
+        self.usage.prompt = prompts.iter().map(|prompt| prompt.tokens.len()).sum();
+        let each = self.choices.len() / prompts.len().max(1);
+        for (choices, prompt) in self.choices.chunks_mut(each.max(1)).zip(prompts) {
+            choices.iter_mut().for_each(|choice| choice.continues(self.shape, prompt));
+        }
         self
     }
 
-    /// The key of the answer's randomness, with which it can be made again.
-    pub(super) fn with_seed(mut self, seed: u64) -> Self {
-        if let Some(trace) = &mut self.trace {
-            trace.seed = seed;
+    /// The keys of the choices' randomness, with which they can be made again.
+    pub(super) fn with_seeds(mut self, seeds: impl Iterator<Item = u64>) -> Self {
+        for (choice, seed) in self.choices.iter_mut().zip(seeds) {
+            if let Some(trace) = &mut choice.trace {
+                trace.seed = seed;
+            }
         }
         self
     }
 
     /// The arm that serves it, if there is an experiment on its route.
     pub(super) fn with_arm(mut self, assigned: Option<&Assigned>) -> Self {
-        if let Some((trace, assigned)) = self.trace.as_mut().zip(assigned) {
+        let Some(assigned) = assigned else { return self };
+        for trace in self.choices.iter_mut().filter_map(|choice| choice.trace.as_mut()) {
             trace.arm = Some((assigned.split.name().to_owned(), assigned.arm_name().to_owned()));
         }
         self
@@ -97,28 +121,29 @@ impl Report {
         self.shape
     }
 
-    /// What a committed token adds.
-    fn made(&mut self, made: &Made) -> Piece {
-        self.usage.count(made.by);
-        let logprobs = self.logprobs.as_mut().map(|logprobs| logprobs.made(made, &self.vocabulary));
-        Piece {
-            text: made.text.clone(),
-            token_ids: if self.shape.token_ids { vec![made.sampled.token] } else { Vec::new() },
-            logprobs: logprobs.unwrap_or_default(),
-            trace: self.trace.iter().map(|trace| trace.token(made, &self.route, &self.vocabulary)).collect(),
-        }
+    /// What is known of a choice before anything is heard of it.
+    fn begun(&mut self, index: usize) -> Piece {
+        self.choices[index].unscored(&self.vocabulary)
     }
 
-    /// What the end adds: log-probabilities that waited for text.
-    fn finished(&mut self) -> Piece {
-        let logprobs = self.logprobs.as_mut().map(Logprobs::finish).unwrap_or_default();
-        Piece { logprobs, ..Piece::default() }
-    }
-
-    /// The policy failed; the trace says so from now on.
-    fn fell_back(&mut self, fault: String) {
-        if let Some(trace) = &mut self.trace {
-            trace.fell_back = Some(fault);
+    /// What follows from an event of a choice.
+    fn hear(&mut self, index: usize, event: Event) -> News {
+        let choice = &mut self.choices[index];
+        match event {
+            Event::Scored(scores) => News::More(choice.scored(&scores, &self.vocabulary)),
+            Event::Made(made) => {
+                self.usage.count(made.by);
+                News::More(choice.made(&made, self.shape, &self.route, &self.vocabulary))
+            }
+            Event::FellBack { fault } => {
+                // The trace says so from now on.
+                if let Some(trace) = &mut choice.trace {
+                    trace.fell_back = Some(fault);
+                }
+                News::More(Piece::default())
+            }
+            Event::Finished(reason) => News::Ended(choice.finished(reason)),
+            Event::Failed { message } => News::Failed(message),
         }
     }
 
@@ -126,11 +151,12 @@ impl Report {
         self.usage.object(&self.route.model_names)
     }
 
-    /// One line per answer in the log; nothing of its text.
-    fn log_end(&self, reason: Option<FinishReason>) {
+    /// One line per answer in the log; nothing of its text. Of several choices the first's reason stands for all.
+    fn log_end(&self, failed: bool) {
+        let reason = self.choices.first().and_then(|choice| choice.reason).filter(|_| !failed);
         let reason = reason.map_or("failed", object::reason);
         let (prompt_tokens, completion_tokens) = (self.usage.prompt, self.usage.completion());
-        tracing::info!(prompt_tokens, completion_tokens, reason, "answered");
+        tracing::info!(prompt_tokens, completion_tokens, choices = self.choices.len(), reason, "answered");
     }
 }
 

@@ -39,37 +39,48 @@ impl Head {
             "object": kind,
             "created": self.created,
             "model": self.model,
-            "system_fingerprint": self.fingerprint,
         });
+        // OpenAI's is a string, or not there.
+        if let Some(fingerprint) = &self.fingerprint {
+            object["system_fingerprint"] = fingerprint.as_str().into();
+        }
         object["choices"] = choices;
         object
     }
 }
 
 impl Report {
-    /// The object of a whole answer.
-    pub(super) fn whole(&mut self, piece: Piece, reason: FinishReason) -> Value {
-        let usage = self.usage();
-        let mut object = self.with_piece(Extent::Whole, piece, Some(reason));
-        object["usage"] = usage;
+    /// The object of a whole answer, of which these are the choices.
+    pub(super) fn whole(&mut self, pieces: Vec<Piece>) -> Value {
+        let each = |(index, piece)| self.choice(Extent::Whole, index, piece);
+        let (mut choices, mut traces) = (Vec::new(), Vec::new());
+        for (choice, trace) in pieces.into_iter().enumerate().map(each) {
+            choices.push(choice);
+            traces.push(trace);
+        }
+        let mut object = self.object(Extent::Whole, (choices, traces));
+        object["usage"] = self.usage();
         object
     }
 
-    /// The chunk that opens a stream, if the dialect has one or the client waits for the prompt's ids.
-    pub(super) fn opening(&mut self) -> Option<Value> {
-        let wanted = self.head.dialect == Dialect::Chat || self.prompt_ids.is_some();
+    /// The chunk that opens a choice of a stream, if the dialect has one or there is something to say before its tokens.
+    pub(super) fn opening(&mut self, index: usize) -> Option<Value> {
+        let piece = self.begun(index);
+        let chat = self.head.dialect == Dialect::Chat;
+        let wanted = chat || self.choices[index].prompt_ids.is_some() || !piece.is_empty();
         wanted.then(|| {
-            let mut chunk = self.chunk(Piece::default(), None);
-            if self.head.dialect == Dialect::Chat {
+            let mut chunk = self.chunk(index, piece);
+            if chat {
                 chunk["choices"][0]["delta"] = json!({"role": "assistant", "content": ""});
             }
             chunk
         })
     }
 
-    /// A chunk of a stream.
-    pub(super) fn chunk(&mut self, piece: Piece, reason: Option<FinishReason>) -> Value {
-        let mut object = self.with_piece(Extent::Chunk, piece, reason);
+    /// A chunk of a stream, about one choice.
+    pub(super) fn chunk(&mut self, index: usize, piece: Piece) -> Value {
+        let (choice, trace) = self.choice(Extent::Chunk, index, piece);
+        let mut object = self.object(Extent::Chunk, (vec![choice], vec![trace]));
         if self.shape.include_usage {
             object["usage"] = Value::Null;
         }
@@ -85,28 +96,51 @@ impl Report {
         })
     }
 
-    fn with_piece(&mut self, extent: Extent, piece: Piece, reason: Option<FinishReason>) -> Value {
+    /// The object around choices. A trace stands beside the choice, and within one of several.
+    fn object(&mut self, extent: Extent, (mut choices, traces): (Vec<Value>, Vec<Option<Value>>)) -> Value {
+        let alone = self.choices.len() == 1;
+        let mut beside = None;
+        for (choice, trace) in choices.iter_mut().zip(traces) {
+            match trace {
+                Some(trace) if alone => beside = Some(trace),
+                Some(trace) => choice["route_trace"] = trace,
+                None => {}
+            }
+        }
+        let mut object = self.head.object(extent, choices.into());
+        if let Some(trace) = beside {
+            object["route_trace"] = trace;
+        }
+        // A chat has one prompt, however many choices continue it.
+        if self.head.dialect == Dialect::Chat
+            && let Some(ids) = self.choices[0].prompt_ids.take()
+        {
+            object["prompt_token_ids"] = ids.into();
+        }
+        object
+    }
+
+    /// The object of a choice, and its trace.
+    fn choice(&mut self, extent: Extent, index: usize, piece: Piece) -> (Value, Option<Value>) {
+        let (dialect, state) = (self.head.dialect, &mut self.choices[index]);
         let logprobs = (self.shape.logprobs.is_some()
             && (extent == Extent::Whole || !piece.logprobs.is_empty()))
-        .then(|| logprobs::object(self.head.dialect, &piece.logprobs));
+        .then(|| logprobs::object(dialect, &piece.logprobs));
         let mut choice = json!({
-            "index": 0,
-            "finish_reason": reason.map(self::reason),
+            "index": index,
+            "finish_reason": state.reason.map(self::reason),
             "logprobs": logprobs,
         });
-        let (key, value) = content(self.head.dialect, extent, piece.text);
+        let (key, value) = content(dialect, extent, piece.text);
         choice[key] = value;
         if self.shape.token_ids {
             choice["token_ids"] = piece.token_ids.into();
         }
-        let mut object = self.head.object(extent, json!([choice]));
-        if let Some(ids) = self.prompt_ids.take() {
-            object["prompt_token_ids"] = ids.into();
+        let ids = if dialect == Dialect::Text { state.prompt_ids.take() } else { None };
+        if let Some(ids) = ids {
+            choice["prompt_token_ids"] = ids.into();
         }
-        if let Some(trace) = &self.trace {
-            object["route_trace"] = trace.object(piece.trace);
-        }
-        object
+        (choice, state.traced(piece.trace))
     }
 }
 
@@ -115,7 +149,7 @@ fn content(dialect: Dialect, extent: Extent, text: String) -> (&'static str, Val
     match (dialect, extent) {
         (Dialect::Text, _) => ("text", text.into()),
         (Dialect::Chat, Extent::Whole) => {
-            ("message", json!({"role": "assistant", "content": text, "refusal": null}))
+            ("message", json!({"role": "assistant", "content": text, "refusal": null, "annotations": []}))
         }
         (Dialect::Chat, Extent::Chunk) if text.is_empty() => ("delta", json!({})),
         (Dialect::Chat, Extent::Chunk) => ("delta", json!({ "content": text })),

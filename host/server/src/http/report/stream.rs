@@ -1,7 +1,7 @@
 //! An answer as it comes: server-sent events.
 //!
-//! The order is OpenAI's: a chunk with the role (chat), one chunk per token that shows something, one with the reason
-//! of the end, one with the usage if asked for, `[DONE]`. A stream whose answer fails ends with an error object and
+//! The order is OpenAI's: for each choice a chunk with the role (chat), one chunk per token that shows something, one with
+//! the reason of the end; after the last one with the usage if asked for, `[DONE]`. A stream whose answer fails ends with an error object and
 //! without `[DONE]`; it never ends in silence.
 
 use std::collections::VecDeque;
@@ -12,23 +12,23 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use serde_json::Value;
 use tracing::Span;
 
-use super::Report;
+use super::told::Heard;
 use super::whole::CUT_OFF;
+use super::{News, Report, Told};
 use crate::http::error::ApiError;
 use crate::http::running::RunningAnswer;
-use crate::runtime::{Answer, Event};
+use crate::runtime::Event;
 
 /// The response that streams an answer.
 pub(in crate::http) fn response(
-    answer: Answer,
+    told: Told,
     report: Report,
     running: RunningAnswer,
     ping_interval: Duration,
 ) -> Response {
-    let telling = Telling::new(answer, report, running);
+    let telling = Telling::new(told, report, running);
     let ping = KeepAlive::new().interval(ping_interval).text("ping");
     let mut response = Sse::new(telling.into_stream()).keep_alive(ping).into_response();
     // Proxies that buffer answers would hold tokens back.
@@ -36,9 +36,9 @@ pub(in crate::http) fn response(
     response
 }
 
-/// A stream in the making. Dropping it drops the answer.
+/// A stream in the making. Dropping it drops the answers.
 struct Telling {
-    answer: Answer,
+    told: Told,
     report: Report,
     /// What is ready to be sent, in order.
     ready: VecDeque<String>,
@@ -48,9 +48,10 @@ struct Telling {
 }
 
 impl Telling {
-    fn new(answer: Answer, mut report: Report, running: RunningAnswer) -> Self {
-        let ready = report.opening().iter().map(Value::to_string).collect();
-        Self { answer, report, ready, ended: false, span: Span::current(), _running: running }
+    fn new(told: Told, mut report: Report, running: RunningAnswer) -> Self {
+        let openings = (0..report.choices.len()).filter_map(|index| report.opening(index));
+        let ready = openings.map(|chunk| chunk.to_string()).collect();
+        Self { told, report, ready, ended: false, span: Span::current(), _running: running }
     }
 
     fn into_stream(self) -> impl Stream<Item = Result<sse::Event, Infallible>> {
@@ -62,40 +63,38 @@ impl Telling {
 
     async fn next(&mut self) -> Option<String> {
         while self.ready.is_empty() && !self.ended {
-            let event = self.answer.events.recv().await;
-            self.take(event);
+            match self.told.next().await {
+                Some((index, Heard::Event(event))) => self.take(index, event),
+                Some((_, Heard::CutOff)) => self.fail(CUT_OFF.to_owned()),
+                None => self.finish(),
+            }
         }
         self.ready.pop_front()
     }
 
-    fn take(&mut self, event: Option<Event>) {
-        match event {
-            Some(Event::Made(made)) => {
-                let piece = self.report.made(&made);
-                if !piece.is_empty() {
-                    let chunk = self.report.chunk(piece, None);
-                    self.ready.push_back(chunk.to_string());
-                }
-            }
-            Some(Event::FellBack { fault }) => self.report.fell_back(fault),
-            Some(Event::Finished(reason)) => {
-                let last = self.report.finished();
-                let chunk = self.report.chunk(last, Some(reason));
+    fn take(&mut self, index: usize, event: Event) {
+        match self.report.hear(index, event) {
+            News::More(piece) if piece.is_empty() => {}
+            News::More(piece) | News::Ended(piece) => {
+                let chunk = self.report.chunk(index, piece);
                 self.ready.push_back(chunk.to_string());
-                self.ready.extend(self.report.usage_chunk().map(|chunk| chunk.to_string()));
-                self.ready.push_back(DONE.to_owned());
-                self.ended = true;
-                self.span.in_scope(|| self.report.log_end(Some(reason)));
             }
-            Some(Event::Failed { message }) => self.fail(message),
-            None => self.fail(CUT_OFF.to_owned()),
+            News::Failed(message) => self.fail(message),
         }
+    }
+
+    /// All choices are over.
+    fn finish(&mut self) {
+        self.ready.extend(self.report.usage_chunk().map(|chunk| chunk.to_string()));
+        self.ready.push_back(DONE.to_owned());
+        self.ended = true;
+        self.span.in_scope(|| self.report.log_end(false));
     }
 
     fn fail(&mut self, message: String) {
         self.ready.push_back(ApiError::server(message).object().to_string());
         self.ended = true;
-        self.span.in_scope(|| self.report.log_end(None));
+        self.span.in_scope(|| self.report.log_end(true));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::http::running::Running;
 use crate::runtime::{Ask, Event, Runtime};
 
 /// An answer of a real route with events that did not happen.
-async fn answer(events: Vec<Event>) -> (Answer, Arc<Runtime>) {
+async fn answer(events: Vec<Event>) -> (Vec<Answer>, Arc<Runtime>) {
     let config = Config::parse("[models.m]\nfiles = \"embedded:small\"", Path::new("")).unwrap();
     let runtime = Arc::new(Runtime::start(&config, &mut ()).unwrap());
     let selected = runtime.catalog().select("m").unwrap();
@@ -28,7 +28,7 @@ async fn answer(events: Vec<Event>) -> (Answer, Arc<Runtime>) {
         sender.send(event).await.unwrap();
     }
     answer.events = receiver;
-    (answer, runtime)
+    (vec![answer], runtime)
 }
 
 fn made(text: &str) -> Event {
@@ -36,10 +36,16 @@ fn made(text: &str) -> Event {
     Event::Made(Made { by: Role(0), sampled, text: text.to_owned(), proposal: None })
 }
 
+fn report(shape: Shape, answers: &[Answer]) -> Report {
+    let prompt = Shown { tokens: vec![5; 3], own: Vec::new(), text: None };
+    Report::new(Dialect::Chat, shape, ("m".to_owned(), 1), answers).with_prompts(&[prompt])
+}
+
 async fn streamed(events: Vec<Event>, shape: Shape) -> Vec<String> {
-    let (answer, runtime) = answer(events).await;
-    let report = Report::new(Dialect::Chat, shape, ("m".to_owned(), 1), &answer).with_prompt(3, None);
-    let response = stream::response(answer, report, Running::default().begin(), Duration::from_secs(15));
+    let (answers, runtime) = answer(events).await;
+    let report = report(shape, &answers);
+    let response =
+        stream::response(Told::new(answers), report, Running::default().begin(), Duration::from_secs(15));
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     runtime.shut_down(Duration::ZERO).await;
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -47,9 +53,9 @@ async fn streamed(events: Vec<Event>, shape: Shape) -> Vec<String> {
 }
 
 async fn collected(events: Vec<Event>, shape: Shape) -> Result<Value, ApiError> {
-    let (answer, runtime) = answer(events).await;
-    let report = Report::new(Dialect::Chat, shape, ("m".to_owned(), 1), &answer).with_prompt(3, None);
-    let collected = whole::collect(answer, report).await;
+    let (answers, runtime) = answer(events).await;
+    let report = report(shape, &answers);
+    let collected = whole::collect(Told::new(answers), report).await;
     runtime.shut_down(Duration::ZERO).await;
     collected
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::runtime::Route;
 
 /// What is the same for all tokens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trace {
     /// Name of the route.
     pub(super) route: String,

@@ -2,33 +2,31 @@
 
 use serde_json::Value;
 
-use super::{Piece, Report};
+use super::told::Heard;
+use super::{News, Piece, Report, Told};
 use crate::http::error::ApiError;
-use crate::runtime::{Answer, Event};
 
-/// Waits for the end of an answer and gives its object.
+/// Waits for the end of all choices of an answer and gives its object.
 ///
 /// # Errors
-/// The answer failed, or was cut off.
-pub(in crate::http) async fn collect(mut answer: Answer, mut report: Report) -> Result<Value, ApiError> {
-    let mut sum = Piece::default();
-    while let Some(event) = answer.events.recv().await {
-        match event {
-            Event::Made(made) => sum.absorb(report.made(&made)),
-            Event::FellBack { fault } => report.fell_back(fault),
-            Event::Finished(reason) => {
-                sum.absorb(report.finished());
-                report.log_end(Some(reason));
-                return Ok(report.whole(sum, reason));
-            }
-            Event::Failed { message } => {
-                report.log_end(None);
+/// A choice failed, or was cut off.
+pub(in crate::http) async fn collect(mut told: Told, mut report: Report) -> Result<Value, ApiError> {
+    let mut sums: Vec<Piece> = (0..report.choices.len()).map(|index| report.begun(index)).collect();
+    while let Some((index, heard)) = told.next().await {
+        let news = match heard {
+            Heard::Event(event) => report.hear(index, event),
+            Heard::CutOff => News::Failed(CUT_OFF.to_owned()),
+        };
+        match news {
+            News::More(piece) | News::Ended(piece) => sums[index].absorb(piece),
+            News::Failed(message) => {
+                report.log_end(true);
                 return Err(ApiError::server(message));
             }
         }
     }
-    report.log_end(None);
-    Err(ApiError::server(CUT_OFF))
+    report.log_end(false);
+    Ok(report.whole(sums))
 }
 
 /// What a client is told when an answer ends without a last word.

@@ -112,13 +112,15 @@ fn admit(submission: Submission, permit: OwnedSemaphorePermit, peers: &Arc<Peers
     } = submission;
     drop(waiting);
     let (mut bill, mut witness) = told;
-    bill.add(request.prompt.len());
-    witness.begins(request.prompt.len());
-    shared.metrics.journey_begins(request.prompt.len());
+    let prompt = if submission.counts_prompt { request.prompt.len() } else { 0 };
+    bill.add(prompt);
+    witness.begins(prompt);
+    shared.metrics.journey_begins(prompt);
     let journey = (Journey::new(id, request), translations);
     let place = Place::new(shared.places.hold(behalf.tenant, permit), accepted);
     let told = (bill, witness, stopwatch, span);
     let mut traveller = Box::new(Traveller::new((journey, behalf, told), route, client, place, shared));
+    traveller.lead(submission.followers);
     if let Some((revision, start)) = begin {
         if revision.lane(behalf.tenant.0) == Lane::Own {
             return shared.lane.begin(traveller, revision, start, peers);

@@ -54,6 +54,10 @@ pub(super) struct Submission {
     pub(super) decider: Option<(Arc<Revision>, Settings)>,
     pub(super) client: mpsc::Sender<Event>,
     pub(super) accepted: Accepted,
+    /// Whether the prompt's tokens are counted with it.
+    pub(super) counts_prompt: bool,
+    /// Other answers to the same prompt, in line when it is fed.
+    pub(super) followers: Vec<Submission>,
 }
 
 /// What a decode loop is told.
