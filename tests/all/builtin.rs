@@ -16,7 +16,7 @@ use super::self_pair::{SAMPLED, answer, questions};
 
 /// Policies whose answer is their models' own where all are copies of one, however tokens are chosen; each with settings
 /// that make it act.
-const MOVERS: [(&str, &str); 20] = [
+pub(crate) const MOVERS: [(&str, &str); 20] = [
     ("entropy", "threshold = 0.05, tokens = 2"),
     ("margin", "threshold = 0.9, tokens = 3"),
     ("pinned", "role = 1"),
@@ -40,7 +40,7 @@ const MOVERS: [(&str, &str); 20] = [
 ];
 
 /// The same, as long as nothing is drawn by lot: drafts and mixtures round differently, or have randomness of their own.
-const GREEDY_MOVERS: [(&str, &str); 6] = [
+pub(crate) const GREEDY_MOVERS: [(&str, &str); 6] = [
     ("ensemble", "threshold = 1.0"),
     ("co-llm", "threshold = 0.51, compose = 1"),
     ("contrastive", "beta = 0.5"),
@@ -73,7 +73,7 @@ from = "row"
 }
 
 /// Three models, and a route for each policy, by number.
-fn config(models: [&str; 3], routes: &[(&str, &str)]) -> (Config, tempfile::TempDir) {
+pub(crate) fn config(models: [&str; 3], routes: &[(&str, &str)]) -> (Config, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     head(folder.path());
     let mut text = String::new();

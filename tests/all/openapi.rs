@@ -81,10 +81,21 @@ fn body(path: &str, field: &str) -> Value {
     if (path, field) == (TEXT, "max_tokens") {
         body["echo"] = json!(true);
     }
-    if field.ends_with("tool_call_id") {
-        body["messages"][0]["role"] = json!("tool");
+    match field {
+        "messages[0].tool_call_id" => body["messages"][0]["role"] = json!("tool"),
+        "messages[0].tool_calls" => body["messages"][0]["role"] = json!("assistant"),
+        // The embedded models' template shows no tools.
+        "tools" => body["tool_choice"] = json!("none"),
+        _ => {}
     }
     body
+}
+
+/// What a value of a field needs beside it.
+fn beside(body: &mut Value, field: &str, value: &Value) {
+    if field == "tool_choice" && (value == "required" || value.is_object()) {
+        body["tools"] = json!([{"type": "function", "function": {"name": "x"}}]);
+    }
 }
 
 /// Asserts that the field at a place of the body takes what its schema says, and nothing else.
@@ -99,6 +110,7 @@ async fn check(
     for (values, status) in [(accepted, 200), (refused, 400)] {
         for value in values {
             let mut body = body(path, field);
+            beside(&mut body, field, &value);
             put(&mut body, value.clone());
             let reply = Server::embedded().post(path, &body).await;
             let shown: String = value.to_string().chars().take(80).collect();

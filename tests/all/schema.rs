@@ -167,7 +167,15 @@ fn object(document: &Value, schema: &Value) -> Tries {
 }
 
 fn items(document: &Value, schema: &Value, count: u64) -> Value {
-    (0..count).map(|_| sample(document, &schema["items"])).collect()
+    let item = |ix: u64| {
+        let mut item = sample(document, &schema["items"]);
+        if let Some(name) = item.pointer_mut("/function/name") {
+            // Two tools of one name are refused.
+            *name = json!(format!("x{ix}"));
+        }
+        item
+    };
+    (0..count).map(item).collect()
 }
 
 fn types(schema: &Value) -> Vec<&str> {

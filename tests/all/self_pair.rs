@@ -8,7 +8,7 @@ use tokenrouter::config::Config;
 use tokenrouter::runtime::{Ask, Event, Runtime};
 
 /// `a` and `b` are the same model. `every` hands off at every token: nothing has an entropy below 0.
-const TWINS: &str = r#"
+pub(crate) const TWINS: &str = r#"
 [models.a]
 files = "embedded:small"
 rows_max = 5

@@ -54,5 +54,5 @@ pub use sim::{SimDevice, SimSettings, simulate};
 pub use spec::ModelSpec;
 pub use step::{Engine, KvUsage, Profile, Row};
 pub use tokenizer::{
-    ChatMessage, Fingerprint, Lexicon, Mismatch, Tokenizer, TokenizerInfo, compare_tokenizers,
+    CallForm, Chat, ChatMessage, Fingerprint, Lexicon, Mismatch, Tokenizer, TokenizerInfo, compare_tokenizers,
 };

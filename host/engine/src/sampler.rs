@@ -3,27 +3,14 @@
 //! Pure: the same logits and the same [`Draw`] give the same token, everywhere. Probabilities are computed in double
 //! precision and summed in an order that depends on the logits alone.
 
+mod adjusted;
+
 use std::cmp::Ordering;
 
 use journey::{Draw, Sampling};
 
 use crate::cpu::{Level, Total, best, between, dispatch};
-
-/// The token that the draw picks. The logits are finite, `highest` is the best of them, and the draw allows at least
-/// one. Logits are copied only for a draw that changes them.
-pub(crate) fn choose(level: Level, logits: &[f32], highest: Ranked, draw: &Draw<'_>) -> u32 {
-    let Some(adjust) = &draw.adjust else { return sample(level, logits, highest, draw) };
-    let mut adjusted = logits.to_vec();
-    adjust.apply(&mut adjusted);
-    let highest = |logits: &[f32]| best(level, logits, 1)[0];
-    if !adjust.restricts() {
-        return sample(level, &adjusted, highest(&adjusted), draw);
-    }
-    // Only what is allowed goes on, so nothing of the rest can be picked by a rounding error.
-    let allowed: Vec<u32> = adjust.allowed(logits.len()).collect();
-    let left: Vec<f32> = allowed.iter().map(|&token| adjusted[token as usize]).collect();
-    allowed[sample(level, &left, highest(&left), draw) as usize]
-}
+pub(crate) use adjusted::choose;
 
 /// The token that the draw picks of logits that need no more adjusting.
 fn sample(level: Level, logits: &[f32], highest: Ranked, draw: &Draw<'_>) -> u32 {

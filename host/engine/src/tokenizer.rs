@@ -1,11 +1,12 @@
 //! Text to tokens and back, for one model.
 //!
 //! The tokenizer itself is the Hugging Face library's. What is added here is a wall between a person's text and the
-//! model's control tokens (`sealed`), the chat template (`template`), the bytes of each token (`bytes`), the question
-//! whether two models share their tokens (`compare`), and what to do where they do not (`lexicon`). A GGUF file's tokenizer
-//! is first put in the library's terms (`gguf`).
+//! model's control tokens (`sealed`), the chat template (`template`) and what it is given (`chat`), the bytes of each token
+//! (`bytes`), the question whether two models share their tokens (`compare`), and what to do where they do not (`lexicon`).
+//! A GGUF file's tokenizer is first put in the library's terms (`gguf`).
 
 mod bytes;
+mod chat;
 mod compare;
 mod gguf;
 mod info;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use journey::Vocabulary;
 use serde::Deserialize;
 
+pub use chat::Chat;
 pub use compare::{Fingerprint, Mismatch, compare_tokenizers};
 pub use info::TokenizerInfo;
 pub use lexicon::Lexicon;
@@ -48,6 +50,21 @@ pub struct Tokenizer {
     /// Whether every sequence begins with BOS.
     adds_bos: bool,
     info: TokenizerInfo,
+    call_form: CallForm,
+}
+
+/// How a model writes its calls of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallForm {
+    /// `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them: Hermes, Qwen.
+    Tagged,
+    /// `{"name": ..., "parameters": {...}}` as the whole answer: Llama 3.
+    Object,
+    /// `[{"name": ..., "arguments": {...}}, ...]` after the special token `[TOOL_CALLS]`, whose id this is: Mistral.
+    List(u32),
+    /// None that is known.
+    #[default]
+    Unknown,
 }
 
 impl Tokenizer {
@@ -88,7 +105,16 @@ impl Tokenizer {
         let template = template.transpose()?;
         let sealed = Sealed::new(&original, json).map_err(refused)?;
         let info = TokenizerInfo::new(settings, adds_bos);
-        Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos, info })
+        let source = settings.template.as_deref().unwrap_or_default();
+        let call_form = match original.token_to_id(TOOL_CALLS).filter(|_| source.contains(TOOL_CALLS)) {
+            Some(id) => CallForm::List(id),
+            None if source.contains("<tool_call>") => CallForm::Tagged,
+            None if source.contains("\"parameters\": ") || source.contains("<|python_tag|>") => {
+                CallForm::Object
+            }
+            None => CallForm::Unknown,
+        };
+        Ok(Self { sealed, template, vocabulary, bos, eos, adds_bos, info, call_form })
     }
 
     /// Tokens of a text to be completed. What looks like a special token in it is plain text. Begins with BOS if and
@@ -127,16 +153,46 @@ impl Tokenizer {
     /// # Errors
     /// [`EngineError::NoTemplate`], [`EngineError::Template`] with the template's words, [`EngineError::Encode`].
     pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
+        self.encode_conversation(&Chat::of(messages))
+    }
+
+    /// The same of a chat with all that there is to it.
+    ///
+    /// # Errors
+    /// As [`Self::encode_chat`].
+    pub fn encode_conversation(&self, chat: &Chat) -> Result<Vec<u32>, EngineError> {
         let template = self.template.as_ref().ok_or(EngineError::NoTemplate)?;
-        let marked: Vec<ChatMessage> = messages
-            .iter()
-            .map(|ChatMessage { role, content }| ChatMessage {
-                role: self.sealed.marked(role),
-                content: self.sealed.marked(content),
-            })
-            .collect();
-        let text = self.sealed.seal(&template.render(&marked)?);
+        let fit = chat.fit(template.abilities(), &|text| self.sealed.marked(text));
+        let text = self.sealed.seal(&template.render(&fit, true)?);
         Ok(self.with_bos(self.sealed.encode(&text)?))
+    }
+
+    /// Whether the chat template shows tools to the model.
+    #[must_use]
+    pub fn shows_tools(&self) -> bool {
+        self.template.as_ref().is_some_and(|template| template.abilities().tools)
+    }
+
+    /// In which form the model calls tools, as its chat template says.
+    #[must_use]
+    pub fn call_form(&self) -> CallForm {
+        self.call_form
+    }
+
+    /// Whether another model has the same chat template, or none as this one.
+    #[must_use]
+    pub fn has_template_of(&self, other: &Self) -> bool {
+        let source = |of: &Self| of.template.as_ref().and_then(ChatTemplate::source);
+        source(self) == source(other)
+    }
+
+    /// What whoever runs the model should know of its chat template.
+    #[must_use]
+    pub fn template_notes(&self) -> Vec<&'static str> {
+        match &self.template {
+            None => vec!["there is no chat template; /v1/chat/completions is refused"],
+            Some(template) => template.abilities().notes(),
+        }
     }
 
     /// The text of some tokens: their bytes as UTF-8, with U+FFFD for what is none. Special tokens show nothing.
@@ -207,4 +263,6 @@ fn first_of_empty(tokenizer: &tokenizers::Tokenizer) -> Result<Option<u32>, Stri
     Ok(encoding.get_ids().first().copied())
 }
 
+/// Opens calls in the form of Mistral.
+const TOOL_CALLS: &str = "[TOOL_CALLS]";
 const TOKENIZER: &str = "tokenizer.json";

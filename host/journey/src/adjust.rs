@@ -70,6 +70,39 @@ impl TokenMask {
         Self { words }
     }
 
+    /// Allows nothing any more; the memory stays.
+    pub fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// Allows what these words say and nothing else, in the memory that is there.
+    pub fn set_words(&mut self, words: &[u32]) {
+        self.words.clear();
+        self.words.extend_from_slice(words);
+    }
+
+    /// Allows a token too.
+    pub fn allow(&mut self, token: u32) {
+        let word = token as usize / 32;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (token % 32);
+    }
+
+    /// Allows a token no more.
+    pub fn forbid(&mut self, token: u32) {
+        if let Some(word) = self.words.get_mut(token as usize / 32) {
+            *word &= !(1 << (token % 32));
+        }
+    }
+
+    /// Whether nothing is allowed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
     /// Whether the token may be chosen.
     #[must_use]
     pub fn allows(&self, token: u32) -> bool {
@@ -127,6 +160,12 @@ impl<'a> Adjust<'a> {
                 change(logits, token, |logit| self.wishes.penalised(logit, seen));
             }
         }
+    }
+
+    /// Whether a token may be chosen.
+    #[must_use]
+    pub fn allows(&self, token: u32) -> bool {
+        self.mask.is_none_or(|mask| mask.allows(token)) && !self.barred.contains(&token)
     }
 
     /// Whether some tokens may not be chosen.

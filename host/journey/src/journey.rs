@@ -7,11 +7,12 @@
 //!
 //! What happens at one model and with one token is here. Beside it: `commit` (the end of S), `visiting` (visits and
 //! offers), `asking` (questions and mixtures), `verifying` (drafts judged in one step), `rewriting`, `scoring` (of the
-//! prompt), `drawing` (what is drawn where), `output` (what the client sees).
+//! prompt), `drawing` (what is drawn where), `constraining` (the grammar), `output` (what the client sees).
 
 mod asking;
 mod commit;
 mod considering;
+mod constraining;
 mod drawing;
 mod guarding;
 mod output;
@@ -29,6 +30,7 @@ use crate::request::{Request, Routing, Rules};
 use crate::step::{Sampled, Step};
 
 use asking::Errand;
+use constraining::Constraint;
 use output::Output;
 use scoring::Scoring;
 use verifying::Verification;
@@ -54,6 +56,8 @@ pub struct Journey {
     scoring: Option<Box<Scoring>>,
     /// The scores, until they are taken.
     scored: Option<Vec<Sampled>>,
+    /// What the grammar says, if there is one.
+    constraint: Option<Box<Constraint>>,
     /// Tokens committed since the journey came here.
     run: u32,
     /// Handoffs, and questions, since the last committed token.
@@ -78,6 +82,8 @@ impl Journey {
     #[must_use]
     pub fn new(id: JourneyId, request: Request) -> Self {
         let holdback = request.rules().map_or(0, |rules| rules.holdback);
+        let constraint = request.grammar.as_deref();
+        let constraint = constraint.map(|grammar| Box::new(Constraint::new(grammar, request.prompt.len())));
         Self {
             id,
             history: History::new(&request.prompt, request.adjustments.penalise()),
@@ -90,6 +96,7 @@ impl Journey {
             // Of a prompt of one token there is nothing to score.
             scored: (request.score_prompt && request.prompt.len() == 1).then(Vec::new),
             scoring: Scoring::of(&request),
+            constraint,
             run: 0,
             hops: 0,
             observed: Vec::new(),
@@ -170,7 +177,7 @@ impl Journey {
     ) -> Result<Consult, E> {
         let effect = match decision {
             Decision::Stay => self.stay(),
-            Decision::Finish => self.finish(),
+            Decision::Finish => self.finish()?,
             Decision::Handoff(handoff) => {
                 let parcel = send(&handoff)?;
                 self.hand_off(handoff, parcel)?
@@ -189,11 +196,18 @@ impl Journey {
     }
 
     /// The policy keeps the held token and ends the answer.
-    pub fn finish(&mut self) -> Effect {
-        match self.commit_held(Effect::Decode) {
+    ///
+    /// # Errors
+    /// [`Refused::AgainstGrammar`] where the answer must go on; the held token is then still held.
+    pub fn finish(&mut self) -> Result<Effect, Refused> {
+        let held: Vec<u32> = self.held.iter().map(|held| held.token).collect();
+        if !self.may_force(0, &held, true) {
+            return Err(Refused::AgainstGrammar);
+        }
+        Ok(match self.commit_held(Effect::Decode) {
             Effect::Decode => self.end(FinishReason::Stop),
             ended => ended,
-        }
+        })
     }
 
     /// The policy hands the journey to another model.
@@ -375,6 +389,9 @@ impl Journey {
     /// Cuts `history`, and with it what every model holds of it.
     fn cut(&mut self, length: usize) {
         self.history.truncate(length);
+        if let Some(constraint) = &mut self.constraint {
+            constraint.cut(length);
+        }
         for anchor in &mut self.anchors {
             *anchor = (*anchor).min(length);
         }

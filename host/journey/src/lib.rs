@@ -4,12 +4,13 @@
 //! must happen next ([`Effect`]). It performs nothing: no clock, no randomness of its own, no I/O. The loops of the
 //! server perform effects; the engine and the policy host speak the vocabulary of [`step`] and [`decision`].
 //!
-//! Reading order follows a request: [`request`], [`adjust`] → [`step`], [`distribution`] → [`watch`],
+//! Reading order follows a request: [`request`], [`adjust`], [`grammar`] → [`step`], [`distribution`] → [`watch`],
 //! [`decision`], [`question`] → [`journey`], [`history`] → [`outcome`], [`text`].
 
 pub mod adjust;
 pub mod decision;
 pub mod distribution;
+pub mod grammar;
 pub mod history;
 pub mod ids;
 pub mod journey;
@@ -24,6 +25,7 @@ pub mod watch;
 pub use adjust::{Adjust, Adjustments, TokenMask};
 pub use decision::{Accept, Adoption, Check, Decision, Handoff, Mixture, Next, Offer, Parcel, Rewrite, Rule};
 pub use distribution::{Distribution, Space};
+pub use grammar::{Grammar, Matcher, Standing};
 pub use history::{Seen, Tally};
 pub use ids::{JourneyId, Role};
 pub use journey::Journey;

@@ -128,6 +128,9 @@ pub enum Refused {
     /// The question is about the answer's own tokens.
     #[error("`last` judges the answer's own tokens and takes no side text")]
     SideText,
+    /// What the client asked for does not allow it.
+    #[error("the answer must follow a grammar, which allows neither these tokens here nor an end")]
+    AgainstGrammar,
     /// The client has seen what was to be dropped.
     #[error("{0} tokens are to be dropped, but only {1} are held back from the client (see `holdback`)")]
     DropsSeen(usize, usize),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::adjust::Adjustments;
+use crate::grammar::Grammar;
 use crate::ids::Role;
 use crate::text::{Encode, Vocabulary};
 use crate::watch::{Guard, Signal, Trigger};
@@ -98,6 +99,8 @@ pub struct Request {
     pub seed: u64,
     /// Where the answer ends.
     pub ends: Ends,
+    /// What the answer must look like, if it must.
+    pub grammar: Option<Arc<dyn Grammar>>,
     /// Most tokens to generate. 0 only feeds the prompt, and scores it if that is asked for.
     pub max_tokens: usize,
     /// Most tokens, prompt included, that every model of the route can hold.

@@ -9,13 +9,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use journey::{
-    Accept, Adoption, Ask, Check, Condition, Consult, DraftRequest, Effect, FinishReason, Guard, Handoff,
-    Journey, JourneyId, Made, Mixture, Next, Parcel, Question, Request, Rewrite, Role, Routing, Rule, Rules,
-    Sampling, Signal, Space, Trigger,
+    Accept, Adoption, Ask, Check, Condition, Consult, DraftRequest, Effect, FinishReason, Grammar, Guard,
+    Handoff, Journey, JourneyId, Made, Mixture, Next, Parcel, Question, Request, Rewrite, Role, Routing,
+    Rule, Rules, Sampling, Signal, Space, Trigger,
 };
 use proptest::prelude::*;
 
-use toy::{Kv, ROLES, ids, request};
+use toy::{Kv, ROLES, Sums, ids, request};
 
 fn alone(request: Request) -> (Vec<Made>, FinishReason) {
     let mut journey = Journey::new(JourneyId(1), Request { routing: Routing::Single, ..request });
@@ -270,13 +270,16 @@ proptest! {
         chunk in 1usize..6,
         enters in 0..ROLES as u16,
         stop in prop_oneof![Just(vec![]), Just(vec!["ABCDE"]), Just(vec!["P", "QR"])],
+        constrained in any::<bool>(),
     ) {
         // A script that never lets a token through would be refused for want of progress, not end by itself.
         let mut acts = acts;
         acts.extend([Act::Stay, Act::Stay, Act::Stay, Act::Stay]);
-        let (one, why_one) = alone(request(Routing::Single, temperature, &stop));
+        let grammar = constrained.then(|| Arc::new(Sums::default()) as Arc<dyn Grammar>);
+        let request = |routing| Request { grammar: grammar.clone(), ..request(routing, temperature, &stop) };
+        let (one, why_one) = alone(request(Routing::Single));
         let routing = Routing::Policy(Arc::new(rules));
-        let (many, why_many) = routed(request(routing, temperature, &stop), &acts, (Role(enters), chunk));
+        let (many, why_many) = routed(request(routing), &acts, (Role(enters), chunk));
         prop_assert_eq!(ids(&one), ids(&many));
         prop_assert_eq!(text(&one), text(&many));
         prop_assert_eq!(why_one, why_many);

@@ -1,64 +1,112 @@
 //! The chat template: messages to the text that the model was trained on.
 //!
-//! Templates are Jinja as the reference library runs it: blocks are trimmed, Python's string methods exist,
-//! `raise_exception` refuses messages. There is no clock, so templates that ask for the date find it undefined and
-//! take their default.
+//! Templates are Jinja as the reference library runs it: blocks are trimmed, Python's methods exist, values are printed
+//! as Python prints them, `raise_exception` refuses messages, `strftime_now` tells the time (UTC).
 
+mod abilities;
+pub(super) mod python;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Value};
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, Error, ErrorKind, context};
 
-use super::ChatMessage;
+use super::chat::Chat;
 use super::settings::Settings;
 use crate::EngineError;
+pub(super) use abilities::Abilities;
 
 /// A parsed template.
 pub(super) struct ChatTemplate {
     environment: Environment<'static>,
     /// Special tokens by the name that templates know them by.
-    tokens: Vec<(&'static str, String)>,
+    tokens: Value,
+    abilities: Abilities,
 }
 
 impl ChatTemplate {
-    /// Parses a template.
+    /// Parses a template, and finds out what it understands.
     pub(super) fn new(source: &str, settings: &Settings) -> Result<Self, EngineError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| refused(&error))?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_formatter(python::print);
         environment.add_function("raise_exception", raise_exception);
-        environment.add_filter("tojson", tojson);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_filter("tojson", python::tojson);
         // A template is part of a model that anybody may have made.
         environment.set_fuel(Some(FUEL));
-        environment.add_template_owned(NAME, source.to_owned()).map_err(|error| refused(&error))?;
+        let source = without_generation(source).into_owned();
+        environment.add_template_owned(NAME, source).map_err(|error| refused(&error))?;
         let named = [
             ("bos_token", &settings.bos),
             ("eos_token", &settings.eos),
             ("pad_token", &settings.pad),
             ("unk_token", &settings.unk),
         ];
-        let tokens = named.into_iter().filter_map(|(name, token)| Some((name, token.clone()?))).collect();
-        Ok(Self { environment, tokens })
+        let tokens: BTreeMap<&str, &str> =
+            named.into_iter().filter_map(|(name, token)| Some((name, token.as_deref()?))).collect();
+        let tokens = Value::from(Serde(tokens));
+        let mut template = Self { environment, tokens, abilities: Abilities::default() };
+        template.abilities = Abilities::of(&template);
+        Ok(template)
     }
 
-    /// The text of the messages, ending where the assistant is to speak.
-    pub(super) fn render(&self, messages: &[ChatMessage]) -> Result<String, EngineError> {
-        let message = |ChatMessage { role, content }: &ChatMessage| {
-            Value::from(BTreeMap::from([("role", role.clone()), ("content", content.clone())]))
-        };
-        let messages: Vec<Value> = messages.iter().map(message).collect();
-        let mut variables = BTreeMap::from([
-            ("messages", Value::from(messages)),
-            ("add_generation_prompt", Value::from(true)),
-            ("tools", Value::from(())),
-            ("documents", Value::from(())),
-        ]);
-        variables.extend(self.tokens.iter().map(|(name, token)| (*name, Value::from(token.as_str()))));
-        let template = self.environment.get_template(NAME).map_err(|error| refused(&error))?;
-        template.render(Value::from(variables)).map_err(|error| refused(&error))
+    /// What it can be given.
+    pub(super) fn abilities(&self) -> Abilities {
+        self.abilities
     }
+
+    /// What it was made of.
+    pub(super) fn source(&self) -> Option<String> {
+        Some(self.environment.get_template(NAME).ok()?.source().to_owned())
+    }
+
+    /// The text of a chat, ending where the assistant is to speak, if it is to.
+    pub(super) fn render(&self, chat: &Chat, opens_turn: bool) -> Result<String, EngineError> {
+        let tools = (!chat.tools.is_empty()).then(|| Value::from(Serde(&chat.tools)));
+        let variables = context! {
+            messages => Value::from(Serde(&chat.messages)),
+            tools => tools,
+            documents => (),
+            add_generation_prompt => opens_turn,
+            ..self.tokens.clone()
+        };
+        let template = self.environment.get_template(NAME).map_err(|error| refused(&error))?;
+        template.render(variables).map_err(|error| refused(&error))
+    }
+}
+
+/// `{% generation %}` only marks, for training, what the assistant says. It is made a block that does nothing, so that
+/// blanks around it are trimmed as before.
+fn without_generation(source: &str) -> Cow<'_, str> {
+    if !source.contains("generation") {
+        return Cow::Borrowed(source);
+    }
+    let mut kept = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, after)) = rest.split_once("{%") {
+        kept.push_str(before);
+        kept.push_str("{%");
+        let Some((inside, behind)) = after.split_once("%}") else {
+            rest = after;
+            continue;
+        };
+        let word = inside.trim_matches(['-', '+']).trim();
+        let instead = match word {
+            "generation" => inside.replace(word, "if true"),
+            "endgeneration" => inside.replace(word, "endif"),
+            _ => inside.to_owned(),
+        };
+        kept.push_str(&instead);
+        kept.push_str("%}");
+        rest = behind;
+    }
+    kept.push_str(rest);
+    Cow::Owned(kept)
 }
 
 fn refused(error: &Error) -> EngineError {
@@ -74,27 +122,11 @@ fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// JSON as Python writes it. The filter of the template library also escapes for HTML, which no model was trained on.
-fn tojson(value: &Value, indent: Option<Value>, options: Kwargs) -> Result<String, Error> {
-    let escaped = minijinja::filters::tojson(value, indent, options)?;
-    let escaped = escaped.as_str().unwrap_or_default();
-    let mut json = String::with_capacity(escaped.len());
-    let mut rest = escaped;
-    while let Some(at) = rest.find('\\') {
-        json.push_str(&rest[..at]);
-        let (escape, plain) = match rest.get(at..at + 6) {
-            Some("\\u003c") => (6, "<"),
-            Some("\\u003e") => (6, ">"),
-            Some("\\u0026") => (6, "&"),
-            Some("\\u0027") => (6, "'"),
-            // Any other escape is two bytes or more; its second byte may be a backslash and begins nothing.
-            _ => (2, &rest[at..at + 2]),
-        };
-        json.push_str(plain);
-        rest = &rest[at + escape..];
-    }
-    json.push_str(rest);
-    Ok(json)
+/// The time as `strftime` of Python writes it.
+fn strftime_now(format: &str) -> Result<String, Error> {
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    jiff::fmt::strtime::format(format, &now)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {error}")))
 }
 
 const NAME: &str = "chat";
@@ -107,10 +139,9 @@ mod tests {
 
     fn render(source: &str, contents: &[&str]) -> Result<String, EngineError> {
         let settings = Settings { bos: Some("<s>".to_owned()), ..Settings::default() };
-        let message =
-            |content: &&str| ChatMessage { role: "user".to_owned(), content: (*content).to_owned() };
-        let messages: Vec<ChatMessage> = contents.iter().map(message).collect();
-        ChatTemplate::new(source, &settings)?.render(&messages)
+        let message = |content: &&str| serde_json::json!({"role": "user", "content": content});
+        let chat = Chat { messages: contents.iter().map(message).collect(), tools: Vec::new() };
+        ChatTemplate::new(source, &settings)?.render(&chat, true)
     }
 
     #[test]
@@ -123,8 +154,19 @@ mod tests {
     fn python_methods_and_absent_names_work() {
         let source = "{% if not tools and not date and eos_token is not defined %}{{ messages[0].content.split('-')[1].upper() }}{{ messages[0]['content'][:1] }}{% endif %}";
         assert_eq!(render(source, &["x-y"]).unwrap(), "Yx");
-        let dated = "{% if strftime_now is defined %}{{ strftime_now() }}{% else %}no date{% endif %}";
-        assert_eq!(render(dated, &[]).unwrap(), "no date");
+        let dated = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}";
+        let date = render(dated, &[]).unwrap();
+        assert!(date.len() == 11 && date.ends_with(char::is_numeric), "{date}");
+        let reversed = "{% for m in messages[::-1] %}{{ m.content }}{% endfor %}";
+        assert_eq!(render(reversed, &["a", "b"]).unwrap(), "ba");
+    }
+
+    #[test]
+    fn marks_for_training_change_nothing() {
+        let source = "{% for m in messages %}\n  {%- generation -%}  {{ m.content }}  {% endgeneration %}\n.{% endfor %}";
+        let plain = source.replace("endgeneration", "endif").replace("generation", "if true");
+        assert_eq!(render(source, &["a", "b"]).unwrap(), render(&plain, &["a", "b"]).unwrap());
+        assert_eq!(render("{{ add_generation_prompt }}", &[]).unwrap(), "True");
     }
 
     #[test]
@@ -144,9 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn json_is_not_escaped_for_html() {
-        let text = "<a href='x'>\\u003c \"&\" \\ \u{e9}\n";
-        let json = render("{{ messages[0].content | tojson }}", &[text]).unwrap();
-        assert_eq!(json, serde_json::to_string(text).unwrap());
+    fn what_a_template_understands_is_found_out() {
+        let of = |source: &str| ChatTemplate::new(source, &Settings::default()).unwrap().abilities();
+        let plain = of("{% for m in messages %}{{ m.content }}{% endfor %}");
+        assert_eq!(plain, Abilities { user: true, system: true, ..Abilities::default() });
+        let parts = of(
+            "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}{% if add_generation_prompt %}>{% endif %}",
+        );
+        assert!(parts.parts && !parts.user);
+        let tools = "{{ tools | tojson if tools }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}";
+        let objects =
+            of(&format!("{tools}{{{{ c.function.arguments | tojson }}}}{{% endfor %}}{{% endfor %}}"));
+        assert!(objects.tools && !objects.arguments_as_text);
+        let refused = of(
+            "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}",
+        );
+        assert!(refused.user && !refused.system && !refused.notes().is_empty());
     }
 }

@@ -13,4 +13,5 @@ mod invariance;
 mod refusals;
 mod sim;
 mod steps;
+mod templates;
 mod tokens;

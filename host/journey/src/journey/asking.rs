@@ -43,6 +43,7 @@ impl Journey {
             _ => None,
         };
         let mut errand = Errand::new(Job::Ask { ask, named }, (self.here, self.run), models, (base, suffix));
+        errand.has_side = !side.is_empty();
         if let Some(found) = answered_at_once {
             let answer = |role| Answer { role, found: found.clone() };
             errand.answers = errand.tour.drain(..).map(answer).collect();
@@ -164,6 +165,7 @@ impl Journey {
             mixture.parts.iter().map(|(role, weight)| Some((of(*role)?, *weight))).collect();
         let plausible = mixture.plausible.and_then(|(role, share)| Some((of(role)?, share)));
         let mixed = parts.and_then(|parts| Distribution::mixed(&parts, mixture.space, plausible));
+        self.constrain(self.length() - 1..self.length());
         let draw = self.draw(self.length() - 1);
         let token =
             mixed.as_ref().and_then(|mixed| mixed.drawn_from(&draw)).map(|drawn| drawn.sample(draw.uniform));

@@ -1,6 +1,7 @@
 //! The end of S: tokens become part of the answer, and the answer ends.
 
 use super::Journey;
+use crate::grammar::Standing;
 use crate::outcome::{Effect, FinishReason, Made};
 use crate::step::Sampled;
 
@@ -36,6 +37,12 @@ impl Journey {
         }
         if ends {
             return self.end(FinishReason::Stop);
+        }
+        match self.standing(self.committed) {
+            // What nothing can follow needs no end token, which may be barred.
+            Standing::Complete => return self.end(FinishReason::Stop),
+            Standing::Failed => return self.end(FinishReason::Length),
+            Standing::Open | Standing::Accepting => {}
         }
         if self.out_of_room(self.committed) {
             return self.end(FinishReason::Length);

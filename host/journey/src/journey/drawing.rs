@@ -36,7 +36,7 @@ impl Journey {
         length - count..length
     }
 
-    /// How the token after a position of [`Self::wanted`] is chosen.
+    /// How the token after a position of [`Self::wanted`] is chosen. With a grammar, [`Self::constrain`] comes first.
     #[must_use]
     pub fn draw(&self, position: usize) -> Draw<'_> {
         if let Some(score) = self.scoring.as_ref().and_then(|scoring| scoring.draw(&self.request, position)) {
@@ -61,9 +61,12 @@ impl Journey {
     pub(super) fn adjust(&self, position: usize) -> Option<Adjust<'_>> {
         let Request { adjustments: wishes, ends, prompt, .. } = &self.request;
         let too_short = position + 1 - prompt.len() < ends.tokens_min;
+        // A grammar's mask says already where the answer may end.
+        let mask = self.mask(position);
+        let too_short = too_short && mask.is_none();
         let barred: &[u32] = if too_short { &ends.tokens } else { &[] };
         let drafted = &self.history.tokens()[self.history.counted().min(position + 1)..position + 1];
-        let adjust = Adjust { tally: self.history.tally(), drafted, barred, ..Adjust::new(wishes) };
-        (wishes.change() || too_short).then_some(adjust)
+        let adjust = Adjust { tally: self.history.tally(), drafted, barred, mask, ..Adjust::new(wishes) };
+        (wishes.change() || too_short || mask.is_some()).then_some(adjust)
     }
 }

@@ -24,6 +24,15 @@ impl Journey {
         if self.commits > most {
             return Err(Refused::NoEnd(self.commits));
         }
+        let forced: Vec<u32> = tokens.into_iter().chain(self.request.encoder.encode(&text)).collect();
+        let kept = self.held.as_ref().map(|held| held.token).filter(|_| keep_held);
+        // The held token is the first to be dropped.
+        let kept_after = kept.filter(|_| drop == 0);
+        let dropped = drop.saturating_sub(usize::from(kept.is_some()));
+        let behind: Vec<u32> = kept_after.into_iter().chain(forced.iter().copied()).collect();
+        if !self.may_force(dropped, &behind, matches!(then, Next::Finish)) {
+            return Err(Refused::AgainstGrammar);
+        }
         if keep_held && let end @ Effect::Finish(_) = self.commit_held(Effect::Decode) {
             return Ok(end);
         }
@@ -32,8 +41,8 @@ impl Journey {
         self.output.drop_unseen(drop);
         self.committed -= drop;
         self.cut(self.committed);
-        let forced = tokens.into_iter().chain(self.request.encoder.encode(&text));
-        let forced: Vec<Sampled> = forced.map(|token| Sampled { token, ..Sampled::default() }).collect();
+        let forced: Vec<Sampled> =
+            forced.into_iter().map(|token| Sampled { token, ..Sampled::default() }).collect();
         let here = self.here;
         Ok(self.append(here, forced, then))
     }
@@ -53,6 +62,11 @@ impl Journey {
         let taken: Vec<Sampled> =
             draft.tokens.iter().zip(&draft.logprobs).take(tokens).map(sampled).collect();
         let by = answer.role;
+        let kept = self.held.iter().filter(|_| self.asked_with_held).map(|held| held.token);
+        let behind: Vec<u32> = kept.chain(taken.iter().map(|sampled| sampled.token)).collect();
+        if !self.may_force(0, &behind, matches!(then, Next::Finish)) {
+            return Err(Refused::AgainstGrammar);
+        }
         if self.asked_with_held
             && let end @ Effect::Finish(_) = self.commit_held(Effect::Decode)
         {

@@ -70,6 +70,10 @@ impl Journey {
             self.verification = Some(trial);
             return Consult::More;
         }
+        if trial.rule == Rule::Rejection {
+            // What was allowed where: the draws may have been spread over several steps.
+            self.constrain(self.committed - 1..self.length());
+        }
         let (accepted, own) = self.verdict(*trial);
         let draft: Vec<Made> = self.output.draft.drain(..).take(accepted).collect();
         for made in draft {

@@ -2,6 +2,7 @@
 
 use super::Journey;
 use crate::decision::{Accept, Handoff, Offer};
+use crate::grammar::Standing;
 use crate::ids::Role;
 use crate::outcome::{Consult, Effect, Refused};
 use crate::question::Ended;
@@ -105,6 +106,7 @@ impl Journey {
         self.history.push(sampled.token);
         let made = self.made(sampled);
         self.output.draft.push(made);
+        let ends = ends || matches!(self.standing(self.length()), Standing::Complete | Standing::Failed);
         if ends || self.out_of_room(self.length()) {
             self.visit = None;
             self.output.draft_why = Ended::Answer;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use journey::{
-    Adjustments, Distribution, Draw, Ends, Journey, Made, Request, Routing, Sampled, Sampling, Signals,
-    Tally, Vocabulary,
+    Adjustments, Distribution, Draw, Ends, Grammar, Journey, Made, Matcher, Request, Routing, Sampled,
+    Sampling, Signals, Standing, Tally, TokenMask, Vocabulary,
 };
 
 const EOS: u32 = 0;
@@ -45,7 +45,15 @@ pub(crate) fn drawn(tokens: &[u32], draw: &Draw<'_>, model: u64) -> Sampled {
         let mut counted = adjust.tally.expect("counts").clone();
         adjust.drafted.iter().for_each(|&token| counted.add(token));
         assert_eq!(counted, walked, "the counts are those of the tokens before the position");
-        assert_eq!(adjust.barred.is_empty(), tokens.len() >= PROMPT.len() + TOKENS_MIN);
+        let is_short = tokens.len() < PROMPT.len() + TOKENS_MIN;
+        match adjust.mask {
+            Some(mask) => {
+                let expected = Sums::default().after(&tokens[PROMPT.len()..]).mask(is_short);
+                assert_eq!(mask.allowed(VOCABULARY as usize).collect::<Vec<_>>(), expected);
+                assert!(adjust.barred.is_empty());
+            }
+            None => assert_eq!(adjust.barred.is_empty(), !is_short),
+        }
     }
     let own = Distribution::new(logits(tokens, model)).expect("finite logits");
     let token = own.drawn_from(draw).expect("something is allowed").sample(draw.uniform);
@@ -81,12 +89,73 @@ impl Kv {
         let (wanted, end) = (journey.wanted(), from + count);
         assert_eq!(wanted.end, from + tokens.len(), "draws are after the last of what is pending");
         let after = wanted.start.min(end)..wanted.end.min(end);
+        journey.constrain(after.clone());
         let all =
             after.map(|position| drawn(&self.0[..=position], &journey.draw(position), self.1)).collect();
         journey.fed(count);
         all
     }
 }
+
+/// A grammar of sums: no token may make the sum of all a multiple of three, and the answer may end at even sums.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    taken: Vec<u32>,
+}
+
+impl Sums {
+    fn after(mut self, tokens: &[u32]) -> Self {
+        tokens.iter().for_each(|&token| assert!(self.take(token), "{token} after {:?}", self.taken));
+        self
+    }
+
+    fn fits(&self, token: u32) -> bool {
+        token != EOS && !(self.sum() + token).is_multiple_of(3)
+    }
+
+    fn sum(&self) -> u32 {
+        self.taken.iter().sum()
+    }
+
+    fn mask(&mut self, is_short: bool) -> Vec<u32> {
+        let may_end = self.standing() != Standing::Open && !is_short;
+        (0..VOCABULARY).filter(|&token| self.fits(token) || (token == EOS && may_end)).collect()
+    }
+}
+
+impl Grammar for Sums {
+    fn begin(&self) -> Box<dyn Matcher> {
+        Box::new(self.clone())
+    }
+}
+
+impl Matcher for Sums {
+    fn take(&mut self, token: u32) -> bool {
+        let fits = self.fits(token);
+        self.taken.extend(fits.then_some(token));
+        fits
+    }
+
+    fn rewind(&mut self, count: usize) {
+        self.taken.truncate(self.taken.len().checked_sub(count).expect("no more than was taken"));
+    }
+
+    fn allow(&mut self, mask: &mut TokenMask) {
+        mask.clear();
+        (0..VOCABULARY).filter(|&token| self.fits(token)).for_each(|token| mask.allow(token));
+    }
+
+    fn standing(&mut self) -> Standing {
+        match self.sum() {
+            sum if sum > SUM_MAX => Standing::Complete,
+            sum if sum.is_multiple_of(2) => Standing::Accepting,
+            _ => Standing::Open,
+        }
+    }
+}
+
+/// Beyond it an answer is whole.
+const SUM_MAX: u32 = 500;
 
 pub(crate) fn request(routing: Routing, temperature: f32, stop: &[&str]) -> Request {
     let bytes = (0..40u8).map(|t| if t == 0 { Box::from([]) } else { Box::from([b'@' + t]) }).collect();
@@ -101,6 +170,7 @@ pub(crate) fn request(routing: Routing, temperature: f32, stop: &[&str]) -> Requ
             strings: stop.iter().map(|&s| s.to_owned()).collect(),
             tokens_min: TOKENS_MIN,
         },
+        grammar: None,
         max_tokens: 60,
         context: 50,
         score_prompt: false,

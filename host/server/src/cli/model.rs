@@ -110,7 +110,10 @@ fn describe(spec: &ModelSpec, tokenizer: &Tokenizer) -> Table {
 fn chat_template(tokenizer: &Tokenizer) -> String {
     let hello = ChatMessage { role: "user".to_owned(), content: "Hello".to_owned() };
     match tokenizer.encode_chat(&[hello]) {
-        Ok(_) => "yes".to_owned(),
+        Ok(_) => match tokenizer.template_notes().as_slice() {
+            [] => "yes".to_owned(),
+            notes => format!("yes; {}", notes.join("; ")),
+        },
         Err(EngineError::NoTemplate) => "no (completions only)".to_owned(),
         Err(error) => format!("yes, but it does not take a user's message: {error}"),
     }

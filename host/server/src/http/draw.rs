@@ -3,10 +3,11 @@
 //! A request that names a route with settings of its own (`ROUTE@threshold=0.6`) asks for one behaviour in particular: it is
 //! served by the control with these settings and not counted, as an arm may not know them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use engine::ChatMessage;
+use engine::Chat;
 use experiment::definition::Sticky;
 use sha2::{Digest, Sha256};
 
@@ -59,7 +60,7 @@ impl Asked<'_> {
             Sticky::User => self.wanted.user.as_ref()?.clone().into_bytes(),
             Sticky::Header(name) => self.headers.get(name)?.as_bytes().to_vec(),
             Sticky::Conversation => match self.wanted.prompts.first()? {
-                Prompt::Chat(messages) => beginning(messages)?.to_vec(),
+                Prompt::Chat(chat) => beginning(chat)?.to_vec(),
                 Prompt::Text(_) | Prompt::Tokens(_) => return None,
             },
         };
@@ -68,13 +69,15 @@ impl Asked<'_> {
 }
 
 /// A digest of a chat up to its first message of a user: what follows is added to, not changed.
-fn beginning(messages: &[ChatMessage]) -> Option<[u8; 32]> {
-    let first = messages.iter().position(|message| message.role == "user")?;
+fn beginning(chat: &Chat) -> Option<[u8; 32]> {
+    let first = chat.messages.iter().position(|message| message["role"] == "user")?;
     let mut digest = Sha256::new();
-    for message in &messages[..=first] {
-        for part in [&message.role, &message.content] {
+    for message in &chat.messages[..=first] {
+        for part in [&message["role"], &message["content"]] {
+            // A text as it is, and a list of parts as its JSON.
+            let part = part.as_str().map_or_else(|| Cow::Owned(part.to_string()), Cow::Borrowed);
             digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
+            digest.update(&*part);
         }
     }
     Some(digest.finalize().into())
@@ -84,8 +87,12 @@ fn beginning(messages: &[ChatMessage]) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    fn message(role: &str, content: &str) -> ChatMessage {
-        ChatMessage { role: role.to_owned(), content: content.to_owned() }
+    fn message(role: &str, content: &str) -> serde_json::Value {
+        serde_json::json!({"role": role, "content": content})
+    }
+
+    fn beginning(messages: &[serde_json::Value]) -> Option<[u8; 32]> {
+        super::beginning(&Chat { messages: messages.to_vec(), tools: Vec::new() })
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tenant::quota::Quota;
 use super::App;
 use super::access::tell_quotas;
 use super::body;
+use super::constrain::may_constrain;
 use super::error::ApiError;
 use super::off_thread::off_thread;
 use super::parse::Dialect;
@@ -67,8 +68,9 @@ async fn generate(
     let within = Within::of(&headers);
     let body = body::read(app, &headers, body).await?;
     let (catalog, who) = (app.runtime.catalog(), caller.clone());
-    let prepared =
-        off_thread(body.len(), move || prepare(&catalog, &who, dialect, (&headers, &body))).await?;
+    // Making a grammar takes long enough, too.
+    let work = if may_constrain(&body) { usize::MAX } else { body.len() };
+    let prepared = off_thread(work, move || prepare(&catalog, &who, dialect, (&headers, &body))).await?;
     let reserved = caller.reserve(&prepared.asks, &prepared.selected.route);
     let bills = reserved.map_err(|refused| {
         app.runtime.metrics().refused(refusal(&refused));

@@ -2,13 +2,16 @@
 //!
 //! The only room that knows what a client sees. A request goes through `listen` and `connection` → `envelope`
 //! (request id, span) → `access` (who asks) → `generate` (the handler) → `body` → `parse` → `prepare` (route, arm by `draw`,
-//! tokens) → `submit` → the [`Runtime`], and its answer comes back through `report`. Nothing here decodes, schedules or decides; status codes
+//! tokens, grammar by `constrain`) → `submit` → the [`Runtime`], and its answer comes back through `report`, calls of tools in
+//! it told from text by `calls`. Nothing here decodes, schedules or decides; status codes
 //! are chosen in `error` alone. `page` is what a browser shows; it asks as any client does.
 
 mod access;
 mod audit;
 mod body;
+mod calls;
 mod connection;
+mod constrain;
 mod description;
 mod draw;
 mod envelope;

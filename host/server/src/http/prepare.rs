@@ -6,9 +6,10 @@ use axum::http::HeaderMap;
 use engine::{EngineError, Tokenizer};
 use journey::Adjustments;
 
+use super::constrain::{Constraint, Reading, constrain};
 use super::draw::{Asked, draw};
 use super::error::{ApiError, Fault};
-use super::parse::{Dialect, Prompt, Shape, Wanted, parse};
+use super::parse::{Choice, Dialect, Prompt, Shape, Tool, Wanted, parse};
 use super::random::unguessable;
 use crate::access::Caller;
 use crate::experiments::Assigned;
@@ -30,6 +31,8 @@ pub(super) struct Prepared {
     pub(super) shown: Vec<Shown>,
     /// How the answer is shown.
     pub(super) shape: Shape,
+    /// How calls of tools are read in it, if there may be some.
+    pub(super) calls: Option<Reading>,
     /// Which fields its refusals name.
     pub(super) names: Names,
 }
@@ -75,10 +78,20 @@ pub(super) fn prepare(
         several: wanted.prompts.len() > 1,
         limit: wanted.limit.map(|(_, name)| name),
     };
-    let ask = ask(route, &wanted, caller)?;
+    let Constraint { grammar, calls, opening } = constrain(route, &wanted.format, &wanted.tools)?;
+    let ask = Ask { grammar, ..ask(route, &wanted, caller)? };
+    let shows_tools = wanted.tools.choice != Choice::None;
+    let tools: Vec<_> = wanted.tools.list.iter().filter(|_| shows_tools).map(Tool::object).collect();
     let Wanted { model, prompts, choices, shape, .. } = wanted;
-    let tokens = |(ix, prompt)| tokens(route, prompt, &names.prompt(ix));
-    let shown: Vec<Shown> = prompts.into_iter().enumerate().map(tokens).collect::<Result<_, _>>()?;
+    let tokens = |(ix, mut prompt)| {
+        if let Prompt::Chat(chat) = &mut prompt {
+            chat.tools.clone_from(&tools);
+        }
+        let mut shown = tokens(route, prompt, &names.prompt(ix))?;
+        shown.tokens.extend(opening);
+        Ok(shown)
+    };
+    let shown: Vec<Shown> = prompts.into_iter().enumerate().map(tokens).collect::<Result<_, ApiError>>()?;
     let each = |shown: &Shown| {
         // An answer has the seed that it would have alone, counted on from the request's.
         let seeded = |nth| Ask {
@@ -90,10 +103,10 @@ pub(super) fn prepare(
         (0..choices as u64).map(seeded).collect()
     };
     let asks = shown.iter().map(each).collect();
-    Ok(Prepared { model, selected, assigned, id, asks, shown, shape, names })
+    Ok(Prepared { model, selected, assigned, id, asks, shown, shape, calls, names })
 }
 
-/// What is asked for, but for the prompt.
+/// What is asked for, but for the prompt and the grammar.
 fn ask(route: &Route, wanted: &Wanted, caller: &Caller) -> Result<Ask, ApiError> {
     let shape = wanted.shape;
     Ok(Ask {
@@ -101,6 +114,7 @@ fn ask(route: &Route, wanted: &Wanted, caller: &Caller) -> Result<Ask, ApiError>
         prompts: Vec::new(),
         sampling: wanted.sampling,
         adjustments: Adjustments { bias: known_bias(route, &wanted.bias)?, ..wanted.adjustments.clone() },
+        grammar: None,
         seed: wanted.seed.unwrap_or_else(unguessable),
         stop: wanted.stop.clone(),
         stop_tokens: known_tokens(route, &wanted.stop_tokens, "stop_token_ids")?,
@@ -158,7 +172,7 @@ pub(super) fn no_route(caller: &Caller, catalog: &Catalog, (name, error): (&str,
 /// by its text.
 fn tokens(route: &Route, prompt: Prompt, field: &str) -> Result<Shown, ApiError> {
     let read = |tokenizer: &Tokenizer| match &prompt {
-        Prompt::Chat(messages) => tokenizer.encode_chat(messages),
+        Prompt::Chat(chat) => tokenizer.encode_conversation(chat),
         Prompt::Text(text) => tokenizer.encode(text),
         Prompt::Tokens(ids) => {
             let ids: Vec<u32> = ids.iter().filter_map(|id| u32::try_from(*id).ok()).collect();

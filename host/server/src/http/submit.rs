@@ -20,7 +20,7 @@ pub(super) fn submit(
     (dialect, within): (Dialect, Within),
     (prepared, bills): (Prepared, Vec<Bill>),
 ) -> Result<(Told, Report), ApiError> {
-    let Prepared { model, selected, assigned, id, asks, shown, shape, names } = prepared;
+    let Prepared { model, selected, assigned, id, asks, shown, shape, calls, names } = prepared;
     let experiments = app.control.experiments();
     let seeds: Vec<u64> = asks.iter().flatten().map(|ask| ask.seed).collect();
     let traces = app.runtime.traces();
@@ -59,7 +59,8 @@ pub(super) fn submit(
     let report = Report::new(dialect, shape, (model, id), &answers)
         .with_prompts(&shown)
         .with_seeds(seeds.into_iter())
-        .with_arm(assigned.as_ref());
+        .with_arm(assigned.as_ref())
+        .with_calls(calls);
     Ok((Told::new(answers), report))
 }
 

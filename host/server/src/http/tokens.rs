@@ -93,7 +93,7 @@ fn encoded(route: &Route, wanted: ToTokens) -> Result<Value, ApiError> {
     let ToTokens { prompt, with_bos, parse_special, with_texts, .. } = wanted;
     let tokenizer = &route.tokenizer;
     let (tokens, field) = match prompt {
-        Prompt::Chat(messages) => (tokenizer.encode_chat(&messages), "messages"),
+        Prompt::Chat(chat) => (tokenizer.encode_conversation(&chat), "messages"),
         Prompt::Text(text) => {
             let tokens = if parse_special {
                 tokenizer.encode_marked_up(&text)

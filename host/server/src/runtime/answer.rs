@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Lexicon, Translation};
-use journey::{Adjustments, Ends, FinishReason, JourneyId, Made, Sampled, Sampling};
+use journey::{Adjustments, Ends, FinishReason, Grammar, JourneyId, Made, Sampled, Sampling};
 use policy::{Revision, Settings};
 use scheduler::{Behalf, Tenant};
 use tokio::sync::mpsc;
@@ -22,6 +22,8 @@ pub struct Ask {
     pub sampling: Sampling,
     /// What changes logits before; every token id exists in every model of the route.
     pub adjustments: Adjustments,
+    /// What the answer must look like, if it must.
+    pub grammar: Option<Arc<dyn Grammar>>,
     /// Key of all randomness; the same seed gives the same answer, whatever else runs.
     pub seed: u64,
     /// Strings that end the answer.
@@ -51,6 +53,7 @@ impl Ask {
             prompts: Vec::new(),
             sampling: Sampling::GREEDY,
             adjustments: Adjustments::default(),
+            grammar: None,
             seed: 0,
             stop: Vec::new(),
             stop_tokens: Vec::new(),

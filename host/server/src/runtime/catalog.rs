@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::{EngineError, Lexicon, ModelSpec, Tokenizer};
+use grammar::{Compiler, GrammarError};
 use journey::{Role, Rules};
 use policy::{Descriptor, Need, PolicyFile, PolicyHost, Revision, Settings};
 use scheduler::conductor::Bounds;
@@ -39,6 +40,8 @@ pub struct Model {
     pub tokenizer: Arc<Tokenizer>,
     /// Its heads by name, and which of the engine's scores are theirs.
     pub heads: BTreeMap<String, Range<usize>>,
+    /// Makes grammars for its tokens, once somebody asks for one.
+    pub(super) grammars: OnceLock<Result<Compiler, GrammarError>>,
     /// What it does.
     pub meter: Arc<Meter>,
     /// What the configuration says of it.
@@ -98,7 +101,24 @@ pub(super) enum PolicySource {
     File(PolicyFile),
 }
 
+impl Model {
+    /// Makes grammars for its tokens. The first call takes some tens of milliseconds: not for async threads.
+    fn grammars(&self) -> Result<&Compiler, &GrammarError> {
+        let new = || Compiler::new(&self.tokenizer.vocabulary(), self.spec.vocabulary);
+        self.grammars.get_or_init(new).as_ref()
+    }
+}
+
 impl Route {
+    /// Makes grammars for the tokens that all its models have. Not for async threads.
+    ///
+    /// # Errors
+    /// The vocabulary cannot be used.
+    pub fn grammars(&self) -> Result<&Compiler, &GrammarError> {
+        // Whatever is beyond the smallest vocabulary is padding.
+        self.by_role.iter().min_by_key(|model| model.spec.vocabulary).unwrap_or(&self.by_role[0]).grammars()
+    }
+
     /// The role that goes on alone when a policy fails: the configuration's, the policy's or the entry.
     #[must_use]
     pub fn fallback(&self, revision: Option<&Revision>) -> Role {

@@ -4,7 +4,7 @@
 //! request that began with it has ended: its drop may wait for a thread, which no decode loop must do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -163,7 +163,16 @@ impl Draft<'_> {
         let (name, meter) = (powered.name.clone(), Arc::clone(&powered.meter));
         let spec = powered.engine.spec().clone();
         let (ix, subserver) = self.workshop.fleet.seat(powered).map_err(StartError::Thread)?;
-        let model = Model { name: name.clone(), spec, tokenizer, heads, meter, written, subserver };
+        let model = Model {
+            name: name.clone(),
+            spec,
+            tokenizer,
+            heads,
+            grammars: OnceLock::new(),
+            meter,
+            written,
+            subserver,
+        };
         self.catalog.models.insert(ix, Arc::new(model));
         let route = assemble(&name, &self.catalog, vec![ix], None, Deciding::Single);
         self.catalog.routes.insert(name, Arc::new(route));

@@ -190,6 +190,9 @@ impl Loader {
         let loaded = load(name, (model, &files), options, &mut self.simulated, progress);
         let Loaded { mut engine, tokenizer } = loaded
             .map_err(|source| StartError::Model { model: name.to_owned(), source: Box::new(source) })?;
+        for note in tokenizer.template_notes() {
+            tracing::info!(model = name, note, "of the chat template");
+        }
         // Threads that were asked for by number are not cut to an equal part.
         if model.threads.is_none() || self.sharing != CoreSharing::Split {
             engine.share_cores(&self.cores);
@@ -295,6 +298,7 @@ pub(super) fn assemble(
     deciding: Deciding,
 ) -> Route {
     let by_role: Vec<Arc<Model>> = roles.iter().map(|role| Arc::clone(&catalog.models[role])).collect();
+    warn_of_templates(name, &by_role);
     let info = |model: &Arc<Model>| ModelInfo {
         name: model.name.clone(),
         vocabulary: model.spec.vocabulary as u32,
@@ -330,6 +334,15 @@ fn ends(route: &str, by_role: &[Arc<Model>]) -> Vec<u32> {
         all.extend(more);
     }
     all
+}
+
+/// The chat templates of a route's models need not be the same; the entry model's is used for those that read its tokens.
+fn warn_of_templates(route: &str, by_role: &[Arc<Model>]) {
+    let entry = &by_role[0];
+    for other in by_role[1..].iter().filter(|other| !entry.tokenizer.has_template_of(&other.tokenizer)) {
+        let (entry, other) = (&entry.name, &other.name);
+        tracing::warn!(route, entry, other, "the chat templates differ; the entry model's is used for both");
+    }
 }
 
 /// KV on a GPU where the configuration does not say it.

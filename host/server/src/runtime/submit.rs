@@ -113,6 +113,7 @@ impl Runtime {
             adjustments: ask.adjustments,
             seed: ask.seed,
             ends,
+            grammar: ask.grammar,
             max_tokens,
             context: route.context,
             score_prompt: ask.score_prompt,

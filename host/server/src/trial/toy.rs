@@ -19,6 +19,7 @@ pub(super) fn request(rules: Rules, candidates: usize, roles: usize, seed: u64) 
         adjustments: Adjustments::default(),
         seed,
         ends: Ends { tokens: Arc::from([EOS]), strings: Vec::new(), tokens_min: super::TOKENS / 2 },
+        grammar: None,
         max_tokens: super::TOKENS,
         context: CONTEXT,
         score_prompt: false,
@@ -43,6 +44,8 @@ impl Kv {
         self.0.extend_from_slice(tokens);
         let count = tokens.len();
         let role = journey.here();
+        let wanted = journey.wanted();
+        journey.constrain(wanted);
         let drawn = |position| drawn(&self.0[..=position], role, &journey.draw(position), heads);
         let all = journey.wanted().map(drawn).collect();
         journey.fed(count);

@@ -1,5 +1,6 @@
 //! Continuations for a question: decoded beyond S one after the other, each from the same place.
 
+use crate::grammar::Standing;
 use crate::journey::Journey;
 use crate::question::{Draft, DraftRequest, Ended};
 use crate::random::{Purpose, uniform};
@@ -44,7 +45,7 @@ impl Drafting {
     pub(super) fn take(
         &mut self,
         wish: &DraftRequest,
-        sampled: &Sampled,
+        (sampled, follows_grammar): (&Sampled, bool),
         journey: &mut Journey,
     ) -> Option<Vec<Draft>> {
         let current = self.now.get_or_insert_with(|| Current {
@@ -61,7 +62,8 @@ impl Drafting {
         current.logprobs.push(sampled.logprob);
         let watched = current.watch.push(sampled, bytes, vocabulary.len());
         journey.history.push(sampled.token);
-        let over = ends || current.text.stopped() || journey.out_of_room(journey.length());
+        let whole = follows_grammar && journey.standing(journey.length()) == Standing::Complete;
+        let over = ends || whole || current.text.stopped() || journey.out_of_room(journey.length());
         let why = if over { Ended::Answer } else { watched? };
         self.done.extend(self.now.take().map(|current| current.end(why, journey)));
         (self.done.len() >= wish.samples.max(1) as usize).then(|| std::mem::take(&mut self.done))

@@ -24,6 +24,8 @@ pub(in crate::journey) struct Errand {
     pub(super) base: usize,
     /// What follows S, or S and the offer, for the question only.
     pub(super) suffix: Vec<u32>,
+    /// Whether a text of the policy is part of that.
+    pub(super) has_side: bool,
     pub(super) answers: Vec<Answer>,
     pub(super) distributions: Vec<(Role, Arc<Distribution>)>,
     judged: Vec<Judgement>,
@@ -58,13 +60,20 @@ impl Errand {
     ) -> Self {
         let (answers, distributions, judged) = (Vec::new(), Vec::new(), Vec::new());
         let drafting = Drafting::default();
-        Self { job, home, run, tour, base, suffix, answers, distributions, judged, drafting }
+        let has_side = false;
+        Self { job, home, run, tour, base, suffix, has_side, answers, distributions, judged, drafting }
     }
 
     /// Tokens that are left for certain at this model.
     pub(in crate::journey) fn left(&self) -> Option<u32> {
         let drafts = matches!(self.job, Job::Ask { ask: Ask::Drafts(_), .. });
         (!drafts && !self.tour.is_empty()).then_some(1)
+    }
+
+    /// Whether what is drawn must follow the answer's grammar: drafts do, which may become part of it. After a text of the
+    /// policy they cannot.
+    pub(in crate::journey) fn follows_grammar(&self) -> bool {
+        matches!(self.job, Job::Ask { ask: Ask::Drafts(_), .. }) && !self.has_side && !self.tour.is_empty()
     }
 
     /// The positions after which is drawn, in a history of so many tokens.
@@ -107,6 +116,7 @@ impl Errand {
 
     /// Takes what was drawn.
     pub(super) fn hear(&mut self, sampled: Sampled, journey: &mut Journey) -> Progress {
+        let follows_grammar = self.follows_grammar();
         let found = match &self.job {
             Job::Mix(_) => {
                 let Some(&role) = self.tour.first() else { return Progress::Answered };
@@ -126,7 +136,7 @@ impl Errand {
                     }
                     Found::Last(std::mem::take(&mut self.judged))
                 }
-                Ask::Drafts(wish) => match self.drafting.take(wish, &sampled, journey) {
+                Ask::Drafts(wish) => match self.drafting.take(wish, (&sampled, follows_grammar), journey) {
                     Some(drafts) => Found::Drafts(drafts),
                     None => return Progress::Decode,
                 },

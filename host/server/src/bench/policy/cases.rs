@@ -99,6 +99,7 @@ fn journey(routing: &Routing) -> Journey {
             adjustments: Adjustments::default(),
             seed: 1,
             ends: Ends::default(),
+            grammar: None,
             max_tokens: TOKENS,
             context: TOKENS * 2,
             score_prompt: false,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Finding;
 use crate::config::Config;
-use crate::runtime::{Catalog, builtin_policies, policy_host};
+use crate::runtime::{Catalog, Model, builtin_policies, policy_host};
 
 /// Every built-in policy compiles and passes its rehearsal.
 pub(super) fn policies(config: &Config) -> Vec<Finding> {
@@ -24,6 +24,20 @@ pub(super) fn policies(config: &Config) -> Vec<Finding> {
         }
     };
     builtin_policies().into_iter().map(check).collect()
+}
+
+/// What the chat template of each model lacks.
+pub(super) fn templates(catalog: &Catalog) -> Vec<Finding> {
+    let of = |model: &Model| {
+        let (what, notes) = (format!("template of {}", model.name), model.tokenizer.template_notes());
+        match notes.as_slice() {
+            [] => Finding::ok(what, "takes a system's messages and tools"),
+            // Without tools a chat is a chat.
+            notes if notes.iter().all(|note| note.contains("tools")) => Finding::ok(what, notes.join("; ")),
+            notes => Finding::warn(what, notes.join("; ")),
+        }
+    };
+    catalog.models.values().map(|model| of(model)).collect()
 }
 
 pub(super) fn loaded(catalog: &Catalog) -> Finding {

@@ -82,6 +82,9 @@ pub(super) async fn doctor(args: Args, terminal: &Terminal) -> Result<(), CliErr
         Err(error) => report.add(&Finding::fail("models and routes", error.to_string()))?,
         Ok(runtime) => {
             report.add(&holdings::loaded(&runtime.catalog()))?;
+            for finding in holdings::templates(&runtime.catalog()) {
+                report.add(&finding)?;
+            }
             for finding in answers::all(&config, &runtime).await {
                 report.add(&finding)?;
             }

@@ -1,23 +1,24 @@
-//! The messages of a chat: text only, each with a role that the template can be given.
+//! The messages of a chat: text, calls of tools and what they gave, each with a role that the template can be given.
 
-use engine::ChatMessage;
-use serde_json::Value;
+use engine::Chat;
+use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, shown, text, wrong_type, wrong_value};
 use crate::http::error::{ApiError, Fault};
 
 /// Takes `messages`.
-pub(super) fn take(fields: &mut Fields) -> Result<Vec<ChatMessage>, ApiError> {
+pub(super) fn take(fields: &mut Fields) -> Result<Chat, ApiError> {
     let list = match fields.take("messages") {
         None => return Err(fields.missing("messages", WANTED)),
         Some(Value::Array(list)) if !list.is_empty() => list,
         Some(empty @ Value::Array(_)) => return Err(wrong_value("messages", WANTED, &empty)),
         Some(other) => return Err(wrong_type("messages", WANTED, &other)),
     };
-    list.into_iter().enumerate().map(|(ix, value)| message(value, &format!("messages[{ix}]"))).collect()
+    let messages = list.into_iter().enumerate().map(|(ix, value)| message(value, &format!("messages[{ix}]")));
+    Ok(Chat { messages: messages.collect::<Result<_, _>>()?, tools: Vec::new() })
 }
 
-fn message(value: Value, path: &str) -> Result<ChatMessage, ApiError> {
+fn message(value: Value, path: &str) -> Result<Value, ApiError> {
     let mut fields = Fields::of(value, path)?;
     let Some(role) = fields.string("role")? else { return Err(fields.missing("role", ROLES)) };
     let role = match role.as_str() {
@@ -26,27 +27,75 @@ fn message(value: Value, path: &str) -> Result<ChatMessage, ApiError> {
         "developer" => "system".to_owned(),
         _ => return Err(wrong_value(&fields.path("role"), ROLES, &Value::String(role))),
     };
+    let calls = if role == "assistant" { calls(&mut fields)? } else { Vec::new() };
     let content_path = fields.path("content");
     let content = match fields.take("content") {
+        None if !calls.is_empty() => Value::from(""),
         None => return Err(fields.missing("content", CONTENT)),
-        Some(Value::String(content)) => content,
-        Some(Value::Array(parts)) if !parts.is_empty() => join(parts, &content_path)?,
+        Some(content @ Value::String(_)) => content,
+        Some(Value::Array(parts)) if !parts.is_empty() => checked(parts, &content_path)?,
         Some(other) => return Err(wrong_type(&content_path, CONTENT, &other)),
     };
-    if role == "tool" {
-        // Says which call is answered; the text of the answer is all that a template is given.
-        fields.string("tool_call_id")?;
+    let mut message = Map::new();
+    message.insert("role".to_owned(), role.as_str().into());
+    message.insert("content".to_owned(), content);
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), calls.into());
+    }
+    if role == "tool"
+        && let Some(id) = fields.string("tool_call_id")?
+    {
+        message.insert("tool_call_id".to_owned(), id.into());
     }
     refuse_beside_text(&mut fields)?;
     fields.finish()?;
-    Ok(ChatMessage { role, content })
+    Ok(Value::Object(message))
 }
 
-fn join(parts: Vec<Value>, path: &str) -> Result<String, ApiError> {
+/// What the assistant called, with arguments as objects.
+fn calls(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {
+    let path = fields.path("tool_calls");
+    match fields.take("tool_calls") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => {
+            list.into_iter().enumerate().map(|(ix, value)| call(value, &format!("{path}[{ix}]"))).collect()
+        }
+        Some(other) => Err(wrong_type(&path, "a list of calls", &other)),
+    }
+}
+
+fn call(value: Value, path: &str) -> Result<Value, ApiError> {
+    let mut fields = Fields::of(value, path)?;
+    let Some(id) = fields.string("id")? else { return Err(fields.missing("id", "the id of the call")) };
+    let kind = fields.string("type")?.unwrap_or_else(|| "function".to_owned());
+    if kind != "function" {
+        return Err(wrong_value(&fields.path("type"), "\"function\"", &kind.into()));
+    }
+    // Of the chunks of a stream; those who put them together often leave it there.
+    fields.integer("index", 0..=i64::MAX)?;
+    let Some(value) = fields.take("function") else {
+        return Err(fields.missing("function", "an object with \"name\" and \"arguments\""));
+    };
+    let mut function = Fields::of(value, &fields.path("function"))?;
+    fields.finish()?;
+    let Some(name) = function.string("name")? else { return Err(function.missing("name", "a name")) };
+    let Some(arguments) = function.string("arguments")? else {
+        return Err(function.missing("arguments", ARGUMENTS));
+    };
+    let arguments_path = function.path("arguments");
+    function.finish()?;
+    let parsed = if arguments.is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) };
+    let Ok(arguments @ Value::Object(_)) = parsed else {
+        return Err(wrong_value(&arguments_path, ARGUMENTS, &arguments.into()));
+    };
+    Ok(json!({"id": id, "type": kind, "function": {"name": name, "arguments": arguments}}))
+}
+
+fn checked(parts: Vec<Value>, path: &str) -> Result<Value, ApiError> {
     parts.into_iter().enumerate().map(|(ix, value)| part(value, &format!("{path}[{ix}]"))).collect()
 }
 
-fn part(value: Value, path: &str) -> Result<String, ApiError> {
+fn part(value: Value, path: &str) -> Result<Value, ApiError> {
     let mut fields = Fields::of(value, path)?;
     let Some(kind) = fields.string("type")? else { return Err(fields.missing("type", "\"text\"")) };
     if kind != "text" {
@@ -59,7 +108,7 @@ fn part(value: Value, path: &str) -> Result<String, ApiError> {
     let Some(value) = fields.take("text") else { return Err(fields.missing("text", "a string")) };
     let content = text(value, &text_path)?;
     fields.finish()?;
-    Ok(content)
+    Ok(json!({"type": "text", "text": content}))
 }
 
 /// What OpenAI's own answers carry beside their text may be sent back as long as it says nothing.
@@ -68,7 +117,7 @@ fn refuse_beside_text(fields: &mut Fields) -> Result<(), ApiError> {
         let Some(value) = fields.take(key) else { continue };
         if value.as_array().is_none_or(|list| !list.is_empty()) {
             let path = fields.path(key);
-            let message = format!("{path:?} is not supported; remove it");
+            let message = format!("{path:?} is not supported here; remove it");
             return Err(ApiError::field(Fault::Unsupported, path, message));
         }
     }
@@ -78,3 +127,4 @@ fn refuse_beside_text(fields: &mut Fields) -> Result<(), ApiError> {
 const WANTED: &str = "a list of at least one message";
 const ROLES: &str = "one of \"system\", \"developer\", \"user\", \"assistant\" and \"tool\"";
 const CONTENT: &str = "a string or a list of text parts";
+const ARGUMENTS: &str = "a JSON object as a string";

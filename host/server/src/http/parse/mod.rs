@@ -6,19 +6,23 @@
 
 mod adjust;
 mod fields;
+mod format;
 mod generation;
 mod messages;
 mod prompt;
 mod refused;
 mod tokens;
+mod tools;
 
-use engine::ChatMessage;
+use engine::Chat;
 use journey::{Adjustments, Sampling};
 use serde_json::Value;
 
 use super::error::{ApiError, Fault};
 pub(super) use fields::Fields;
+pub(super) use format::Format;
 pub(super) use tokens::{ToTokens, to_text, to_tokens};
+pub(super) use tools::{Choice, Tool, Tools};
 
 /// Which of the two endpoints speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,10 @@ pub(super) struct Wanted {
     pub(super) limit: Option<(usize, &'static str)>,
     /// For whom the client asks, as it calls them.
     pub(super) user: Option<String>,
+    /// What the answer must look like.
+    pub(super) format: Format,
+    /// What may be called.
+    pub(super) tools: Tools,
     /// How the answer is shown.
     pub(super) shape: Shape,
 }
@@ -73,7 +81,7 @@ pub(super) struct Wanted {
 /// What is to be continued.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Prompt {
-    Chat(Vec<ChatMessage>),
+    Chat(Chat),
     Text(String),
     /// Token ids, not yet checked against a vocabulary.
     Tokens(Vec<u64>),
@@ -126,6 +134,11 @@ pub(super) fn parse(dialect: Dialect, body: &[u8]) -> Result<Wanted, ApiError> {
         tokens_min: generation::tokens_min(&mut fields, limit)?,
         limit,
         user: fields.string("user")?,
+        format: format::take(&mut fields)?,
+        tools: match dialect {
+            Dialect::Chat => tools::take(&mut fields)?,
+            Dialect::Text => Tools::default(),
+        },
         shape: Shape { echo, ..generation::shape(&mut fields, dialect)? },
     };
     refused::check(&mut fields, dialect)?;

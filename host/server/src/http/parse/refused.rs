@@ -36,16 +36,9 @@ pub(super) fn check(fields: &mut Fields, dialect: Dialect) -> Result<(), ApiErro
 /// A field and its values that ask for nothing, as JSON.
 type Neutral = (&'static str, &'static [&'static str]);
 
-const BOTH: &[Neutral] = &[
-    ("store", &["false"]),
-    ("service_tier", &["\"auto\"", "\"default\""]),
-    ("response_format", &["{\"type\":\"text\"}"]),
-];
+const BOTH: &[Neutral] = &[("store", &["false"]), ("service_tier", &["\"auto\"", "\"default\""])];
 
 const CHAT: &[Neutral] = &[
-    ("tools", &["[]"]),
-    ("tool_choice", &["\"none\"", "\"auto\""]),
-    ("parallel_tool_calls", &["true", "false"]),
     ("functions", &["[]"]),
     ("function_call", &["\"none\"", "\"auto\""]),
     ("modalities", &["[\"text\"]", "[]"]),

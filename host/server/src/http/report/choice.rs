@@ -3,10 +3,11 @@
 use journey::{FinishReason, Made, Sampled, Vocabulary};
 use serde_json::Value;
 
-use super::Piece;
 use super::echo::texts;
 use super::logprobs::Logprobs;
 use super::trace::Trace;
+use super::{Piece, object};
+use crate::http::calls::Calls;
 use crate::http::parse::{Dialect, Shape};
 use crate::http::prepare::Shown;
 use crate::runtime::Route;
@@ -15,6 +16,8 @@ use crate::runtime::Route;
 pub(super) struct Choice {
     pub(super) logprobs: Option<Logprobs>,
     pub(super) trace: Option<Trace>,
+    /// Tells calls of tools from text, if there may be some.
+    pub(super) calls: Option<Calls>,
     /// Sent with its first object, if the client wants ids.
     pub(super) prompt_ids: Option<Vec<u32>>,
     /// The prompt, until it is shown.
@@ -26,7 +29,7 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn new(dialect: Dialect, shape: Shape, trace: Option<Trace>) -> Self {
         let logprobs = shape.logprobs.map(|top| Logprobs::new(dialect, top));
-        Self { logprobs, trace, prompt_ids: None, echo: None, reason: None }
+        Self { logprobs, trace, calls: None, prompt_ids: None, echo: None, reason: None }
     }
 
     /// The prompt that it continues.
@@ -62,19 +65,31 @@ impl Choice {
         vocabulary: &Vocabulary,
     ) -> Piece {
         let logprobs = self.logprobs.as_mut().map(|logprobs| logprobs.made(made, vocabulary));
+        let said = self.calls.as_mut().map(|calls| calls.push(made.sampled.token, &made.text));
         Piece {
-            text: made.text.clone(),
+            text: if said.is_some() { String::new() } else { made.text.clone() },
+            said: said.unwrap_or_default(),
             token_ids: if shape.token_ids { vec![made.sampled.token] } else { Vec::new() },
             logprobs: logprobs.unwrap_or_default(),
             trace: self.trace.iter().map(|trace| trace.token(made, route, vocabulary)).collect(),
         }
     }
 
-    /// What its end adds: log-probabilities that waited for text.
+    /// What its end adds: log-probabilities, and text, that waited for more text.
     pub(super) fn finished(&mut self, reason: FinishReason) -> Piece {
         self.reason = Some(reason);
         let logprobs = self.logprobs.as_mut().map(Logprobs::finish).unwrap_or_default();
-        Piece { logprobs, ..Piece::default() }
+        let said = self.calls.as_mut().map(Calls::finish).unwrap_or_default();
+        Piece { logprobs, said, ..Piece::default() }
+    }
+
+    /// Why it ended, as clients are told.
+    pub(super) fn told_reason(&self) -> Option<&'static str> {
+        let called = self.calls.as_ref().is_some_and(Calls::any);
+        self.reason.map(|reason| match reason {
+            FinishReason::Stop if called => "tool_calls",
+            reason => object::reason(reason),
+        })
     }
 
     /// Its trace, with the tokens of a piece.

@@ -20,6 +20,8 @@ use journey::Vocabulary;
 use policy::Settings;
 use serde_json::Value;
 
+use super::calls::Calls;
+use super::constrain::Reading;
 use super::parse::{Dialect, Shape};
 use super::prepare::Shown;
 use crate::experiments::Assigned;
@@ -85,6 +87,14 @@ impl Report {
             usage: Usage::new(answer.route.models.len()),
             choices: answers.iter().map(choice).collect(),
         }
+    }
+
+    /// How calls of tools are read, if there may be some.
+    pub(super) fn with_calls(mut self, reading: Option<Reading>) -> Self {
+        for (ix, choice) in (0..).zip(&mut self.choices) {
+            choice.calls = reading.map(|reading| Calls::new(reading, self.head.id.wrapping_add(ix)));
+        }
+        self
     }
 
     /// What the prompts are; each is continued by as many choices.

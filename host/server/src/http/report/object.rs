@@ -4,6 +4,7 @@ use journey::FinishReason;
 use serde_json::{Value, json};
 
 use super::{Piece, Report, logprobs};
+use crate::http::calls::{self, Said};
 use crate::http::parse::Dialect;
 
 /// What all objects of one answer have in common.
@@ -128,10 +129,13 @@ impl Report {
         .then(|| logprobs::object(dialect, &piece.logprobs));
         let mut choice = json!({
             "index": index,
-            "finish_reason": state.reason.map(self::reason),
+            "finish_reason": state.told_reason(),
             "logprobs": logprobs,
         });
-        let (key, value) = content(dialect, extent, piece.text);
+        let (key, value) = match &state.calls {
+            Some(_) => said(extent, &piece.said),
+            None => content(dialect, extent, piece.text),
+        };
         choice[key] = value;
         if self.shape.token_ids {
             choice["token_ids"] = piece.token_ids.into();
@@ -142,6 +146,28 @@ impl Report {
         }
         (choice, state.traced(piece.trace))
     }
+}
+
+/// The same of an answer in which tools may be called.
+fn said(extent: Extent, said: &[Said]) -> (&'static str, Value) {
+    let text = |part: &Said| if let Said::Text(text) = part { Some(text.clone()) } else { None };
+    let content: String = said.iter().filter_map(text).collect();
+    let content = (!content.is_empty()).then_some(content);
+    let (key, mut object, calls) = match extent {
+        Extent::Whole => {
+            let message =
+                json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
+            ("message", message, calls::whole(said))
+        }
+        Extent::Chunk => {
+            let delta = content.map_or_else(|| json!({}), |content| json!({ "content": content }));
+            ("delta", delta, calls::deltas(said))
+        }
+    };
+    if !calls.is_empty() {
+        object["tool_calls"] = calls.into();
+    }
+    (key, object)
 }
 
 /// Where a choice holds its text.

@@ -3,12 +3,15 @@
 use serde_json::Value;
 
 use super::logprobs::Entry;
+use crate::http::calls::Said;
 
 /// A part of an answer, or all of it.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     /// Text that became visible.
     pub(super) text: String,
+    /// The same where some of it may be calls of tools.
+    pub(super) said: Vec<Said>,
     /// Ids of its tokens, if the client wants them.
     pub(super) token_ids: Vec<u32>,
     /// Log-probabilities of tokens whose text is visible, if the client wants them.
@@ -21,6 +24,7 @@ impl Piece {
     /// Adds what follows.
     pub(super) fn absorb(&mut self, next: Self) {
         self.text.push_str(&next.text);
+        self.said.extend(next.said);
         self.token_ids.extend(next.token_ids);
         self.logprobs.extend(next.logprobs);
         self.trace.extend(next.trace);
@@ -28,6 +32,10 @@ impl Piece {
 
     /// Whether there is nothing to show yet.
     pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.token_ids.is_empty() && self.logprobs.is_empty() && self.trace.is_empty()
+        self.text.is_empty()
+            && self.said.is_empty()
+            && self.token_ids.is_empty()
+            && self.logprobs.is_empty()
+            && self.trace.is_empty()
     }
 }

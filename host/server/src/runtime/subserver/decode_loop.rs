@@ -201,18 +201,21 @@ impl DecodeLoop {
         self.group.arrived(journey.id(), visit, traveller.route.bounds);
     }
 
-    /// KV of journeys that were away, or set aside, may have been taken meanwhile; it is fed again.
-    fn see_what_is_held(&mut self, shares: &[Share]) {
+    /// KV of journeys that were away, or set aside, may have been taken meanwhile; it is fed again. What grammars allow is
+    /// worked out.
+    fn make_ready(&mut self, shares: &[Share]) {
         for share in shares {
             if let Some(traveller) = self.residents.get_mut(&share.journey) {
                 traveller.journey.holds(self.engine.held(share.journey));
                 traveller.steps(&self.meter);
+                let positions = drawn_after(&traveller.journey, *share);
+                traveller.journey.constrain(positions);
             }
         }
     }
 
     fn step(&mut self, shares: &[Share]) {
-        self.see_what_is_held(shares);
+        self.make_ready(shares);
         let travellers: Vec<&Traveller> =
             shares.iter().map(|share| resident(&self.residents, *share)).collect();
         let both = || shares.iter().zip(&travellers);
