@@ -43,7 +43,10 @@ fn whole(answer: &Value) -> Vec<(String, String)> {
     let told = |(place, choice): (usize, &Value)| {
         assert_eq!(choice["index"], json!(place));
         let text = choice.pointer("/message/content").or_else(|| choice.get("text"));
-        (text.unwrap().as_str().unwrap().to_owned(), choice["finish_reason"].as_str().unwrap().to_owned())
+        (
+            text.expect("there").as_str().expect("there").to_owned(),
+            choice["finish_reason"].as_str().expect("there").to_owned(),
+        )
     };
     choices.iter().enumerate().map(told).collect()
 }
@@ -134,7 +137,7 @@ async fn counted(server: &Server, name: &str) -> u64 {
     let page = server.get("/metrics").await.text;
     let of =
         page.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-    of.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
+    of.map(|line| line.rsplit(' ').next().expect("a number").parse::<f64>().expect("a number") as u64).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -27,7 +27,8 @@ fn list<'a>(choice: &'a Value, key: &str) -> &'a Vec<Value> {
 /// Asserts what holds of the log-probabilities of any choice.
 fn aligned(choice: &Value) {
     let text = choice["text"].as_str().expect("text");
-    let tokens: Vec<&str> = list(choice, "tokens").iter().map(|token| token.as_str().unwrap()).collect();
+    let tokens: Vec<&str> =
+        list(choice, "tokens").iter().map(|token| token.as_str().expect("a text")).collect();
     assert_eq!(tokens.concat(), text);
     let mut offset = 0;
     for (token, told) in tokens.iter().zip(list(choice, "text_offset")) {

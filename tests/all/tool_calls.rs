@@ -89,7 +89,7 @@ async fn told(model: &str, extra: &Value) -> (Value, String) {
         }
     }
     let reason = choice["finish_reason"].as_str().expect("a reason").to_owned();
-    assert_eq!(reasons, [reason.clone()], "one reason for one choice");
+    assert_eq!(reasons, std::slice::from_ref(&reason), "one reason for one choice");
     let message = &choice["message"];
     assert_eq!(content, message["content"].as_str().unwrap_or_default());
     let without_ids = |call: &Value| json!({"type": call["type"], "function": call["function"]});

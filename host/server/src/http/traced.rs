@@ -47,7 +47,7 @@ impl Within {
             text("tokenrouter.request_id", &self.request_id),
         ];
         Begin {
-            parent: self.parent.clone(),
+            parent: self.parent,
             name: format!("{operation} {}", route.name),
             models: &route.model_names,
             attributes,

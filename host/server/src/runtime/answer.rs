@@ -157,11 +157,11 @@ pub(super) fn ends(ask: &mut Ask, eos: &Arc<[u32]>) -> Ends {
     Ends { tokens, strings: std::mem::take(&mut ask.stop), tokens_min: ask.tokens_min }
 }
 
+/// By role: what a model needs to read a journey whose tokens are not its own.
+pub(super) type Translations = Vec<Option<Arc<Translation>>>;
+
 /// What it takes for each model of a route to read the journey.
-pub(super) fn translations(
-    ask: &mut Ask,
-    route: &Route,
-) -> Result<Vec<Option<Arc<Translation>>>, SubmitError> {
+pub(super) fn translations(ask: &mut Ask, route: &Route) -> Result<Translations, SubmitError> {
     let mut prompts = std::mem::take(&mut ask.prompts).into_iter();
     let translation = |lexicon: &Option<Arc<Lexicon>>| {
         let own = prompts.next().flatten();

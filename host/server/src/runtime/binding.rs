@@ -166,7 +166,7 @@ impl Policies {
                     let key = format!("routes.{name:?}.policy");
                     StartError::Pulled { key, policy: pinned.to_string(), source: Box::new(source) }
                 })?;
-                return self.bind_to(name, route, (revision, catalog));
+                self.bind_to(name, route, (revision, catalog))
             }
             config::PolicySource::File(path) => {
                 let roles = Roles::new(name, route, catalog)?;

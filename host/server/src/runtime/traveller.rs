@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Span;
 
-use super::answer::Event;
+use super::answer::{Event, Translations};
 use super::bill::Bill;
 use super::catalog::{ModelIx, Route};
 use super::lane::LaneHandle;
@@ -41,7 +41,7 @@ impl Place {
 pub(super) struct Traveller {
     pub(super) journey: Journey,
     /// By role, for models with tokens of their own.
-    translations: Vec<Option<Arc<Translation>>>,
+    translations: Translations,
     pub(super) behalf: Behalf,
     /// Told when the journey is over: here, or by the drop wherever it is let go of.
     bill: Bill,
@@ -91,7 +91,7 @@ enum Fault {
 impl Traveller {
     pub(super) fn new(
         ((journey, translations), behalf, told): (
-            (Journey, Vec<Option<Arc<Translation>>>),
+            (Journey, Translations),
             Behalf,
             (Bill, Witness, Stopwatch, Span),
         ),

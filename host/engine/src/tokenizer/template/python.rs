@@ -75,6 +75,7 @@ fn float(value: f64) -> String {
 
 /// The filter `tojson` of the reference: `json.dumps` with these arguments. The template library's own also escapes for
 /// HTML, which no model was trained on.
+#[expect(clippy::needless_pass_by_value, reason = "the shape of a filter")]
 pub(super) fn tojson(value: &Value, positional: Option<Value>, options: Kwargs) -> Result<String, Error> {
     let ascii: Option<bool> = options.get("ensure_ascii")?;
     let indent: Option<Value> = options.get("indent")?;

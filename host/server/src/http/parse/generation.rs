@@ -88,7 +88,7 @@ pub(super) fn tokens_min(
 
 /// `n`: answers to each of so many prompts.
 pub(super) fn choices(fields: &mut Fields, prompts: usize) -> Result<usize, ApiError> {
-    let given = fields.integer("n", 1..=CHOICES_MAX as i64)?.unwrap_or(1) as usize;
+    let given = fields.integer("n", 1..=CHOICES_MAX.cast_signed() as i64)?.unwrap_or(1) as usize;
     if given * prompts <= CHOICES_MAX {
         return Ok(given);
     }

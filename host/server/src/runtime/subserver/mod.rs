@@ -14,7 +14,7 @@ mod thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use engine::{Engine, Interpreter, Translation};
+use engine::{Engine, Interpreter};
 use journey::{Effect, JourneyId, Request};
 use policy::{Revision, Settings};
 use scheduler::Behalf;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 use tracing::Span;
 
-use super::answer::{Event, SHUTTING_DOWN, SubmitError};
+use super::answer::{Event, SHUTTING_DOWN, SubmitError, Translations};
 use super::bill::Bill;
 use super::catalog::Route;
 use super::group::{Group, Seating};
@@ -48,7 +48,7 @@ pub(super) struct Submission {
     pub(super) span: Span,
     pub(super) request: Request,
     /// By role, for models with tokens of their own.
-    pub(super) translations: Vec<Option<Arc<Translation>>>,
+    pub(super) translations: Translations,
     pub(super) route: Arc<Route>,
     /// The policy's revision and its checked settings; none for a single model.
     pub(super) decider: Option<(Arc<Revision>, Settings)>,
