@@ -32,7 +32,8 @@ fn sample(document: &Value, schema: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values[0].clone();
     }
-    if let Some(options) = schema["anyOf"].as_array() {
+    // An object's say what else it needs.
+    if let Some(options) = schema["anyOf"].as_array().filter(|_| schema.get("type").is_none()) {
         return sample(document, &options[0]);
     }
     if let Some(value) = schema.get("const") {
@@ -44,7 +45,8 @@ fn sample(document: &Value, schema: &Value) -> Value {
         "boolean" => json!(true),
         "array" => items(document, schema, schema["minItems"].as_u64().unwrap_or(0)),
         "object" => {
-            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let needed = [&schema["required"], &schema["anyOf"][0]["required"]].map(Value::as_array);
+            let required = needed.into_iter().flatten().flatten().filter_map(Value::as_str);
             let field = |key: &str| (key.to_owned(), sample(document, &schema["properties"][key]));
             Value::Object(required.map(field).collect::<Map<_, _>>())
         }

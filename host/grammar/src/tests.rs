@@ -1,3 +1,5 @@
+//! Grammars over the embedded models' tokens and over single bytes.
+
 use journey::{Grammar, Standing, TokenMask, Vocabulary};
 use serde_json::{Value, json};
 

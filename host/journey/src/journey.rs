@@ -354,26 +354,6 @@ impl Journey {
         &self.history.tokens()[self.request.prompt.len()..self.committed]
     }
 
-    /// At least the last so many bytes of the answer, if it has them: a few tokens are looked at, not the answer.
-    fn end_of_answer(&self, most: usize) -> Vec<u8> {
-        let (mut from, mut bytes) = (self.answer().len(), 0);
-        while from > 0 && bytes < most {
-            from -= 1;
-            bytes += self.request.vocabulary.bytes(self.answer()[from]).len();
-        }
-        self.request.vocabulary.bytes_of(&self.answer()[from..])
-    }
-
-    /// At most the last so many bytes of the answer's text, cut at a character.
-    fn tail(&self, most: usize) -> String {
-        let bytes = self.end_of_answer(most);
-        let mut from = bytes.len().saturating_sub(most);
-        while from < bytes.len() && bytes[from] & 0xC0 == 0x80 {
-            from += 1;
-        }
-        String::from_utf8_lossy(&bytes[from..]).into_owned()
-    }
-
     fn leave(&mut self, to: Role) -> Effect {
         self.here = to;
         self.run = 0;

@@ -65,4 +65,24 @@ impl Journey {
         let answer = length - self.request.prompt.len();
         answer >= self.request.max_tokens || length >= self.request.context
     }
+
+    /// At least the last so many bytes of the answer, if it has them: a few tokens are looked at, not the answer.
+    pub(super) fn end_of_answer(&self, most: usize) -> Vec<u8> {
+        let (mut from, mut bytes) = (self.answer().len(), 0);
+        while from > 0 && bytes < most {
+            from -= 1;
+            bytes += self.request.vocabulary.bytes(self.answer()[from]).len();
+        }
+        self.request.vocabulary.bytes_of(&self.answer()[from..])
+    }
+
+    /// At most the last so many bytes of the answer's text, cut at a character.
+    pub(super) fn tail(&self, most: usize) -> String {
+        let bytes = self.end_of_answer(most);
+        let mut from = bytes.len().saturating_sub(most);
+        while from < bytes.len() && bytes[from] & 0xC0 == 0x80 {
+            from += 1;
+        }
+        String::from_utf8_lossy(&bytes[from..]).into_owned()
+    }
 }

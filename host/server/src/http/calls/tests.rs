@@ -1,3 +1,5 @@
+//! What is said of texts in every form of call, whatever pieces they come in.
+
 use super::*;
 
 const LIST: CallForm = CallForm::List(9);
