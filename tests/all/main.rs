@@ -5,6 +5,7 @@ mod builtin;
 mod cases_bodies;
 mod cases_cancel;
 mod cases_life;
+mod cases_prompts;
 mod cases_routing;
 mod conformance;
 mod experiments;
