@@ -189,7 +189,7 @@ mod tests {
             page.starts_with("one on pair: rolled back, phase 2\nreason: guardrail: mean errors\n"),
             "{page}"
         );
-        assert!(page.contains("new        10 %      412       0          3  81.200   20.0 ms        -  0.810  large 12.5 %, small 87.5 %"), "{page}");
+        assert!(page.contains("new        10 %      412       0          3  81.200   20.0 ms        -  0.810  small 87.5 %, large 12.5 %"), "{page}");
         assert!(
             page.ends_with("new, quality: +0.1000 from +0.0200 to +0.1800 (score from 0 to 1)  better"),
             "{page}"

@@ -188,18 +188,17 @@ fn what_is_not_supported_is_refused_by_name_unless_it_asks_for_nothing() {
     // Who asks changes no answer, and may be what an experiment goes by.
     assert_eq!(chat(&json!({"user": "u"})).unwrap().user.as_deref(), Some("u"));
     assert_eq!(text(&json!({"best_of": 1, "echo": false, "suffix": ""})).unwrap(), text(&json!({})).unwrap());
-    for (key, value) in [("n", json!(2)), ("store", json!(true)), ("audio", json!({})), ("n", json!("1"))] {
+    for (key, value) in [("store", json!(true)), ("audio", json!({}))] {
         refused(chat(&json!({ key: value })), Some(key), "unsupported_parameter", "not supported");
     }
-    for (key, value) in
-        [("best_of", json!(2)), ("echo", json!(true)), ("suffix", json!("x")), ("n", json!(0))]
-    {
+    for (key, value) in [("best_of", json!(2)), ("suffix", json!("x"))] {
         refused(text(&json!({ key: value })), Some(key), "unsupported_parameter", "not supported");
     }
     refused(text(&json!({"prompt": ["a", 1]})), Some("prompt[1]"), "invalid_type", "a string");
     refused(text(&json!({"prompt": [[1], "a"]})), Some("prompt[1]"), "invalid_type", "a list");
     refused(text(&json!({"prompt": ["a", "b"], "n": 65})), Some("n"), "invalid_value", "130 answers");
     refused(text(&json!({"prompt": vec!["a"; 129]})), Some("prompt"), "invalid_value", "129 answers");
+    refused(chat(&json!({"n": "1"})), Some("n"), "invalid_type", "a whole number");
     refused(chat(&json!({"n": 0})), Some("n"), "invalid_value", "from 1 to 128");
     refused(text(&json!({"max_tokens": 0})), Some("max_tokens"), "invalid_value", "at least 1");
     assert_eq!(text(&json!({"max_tokens": 0, "echo": true})).unwrap().limit, Some((0, "max_tokens")));
