@@ -44,9 +44,10 @@ pub(crate) struct Made {
 pub(crate) async fn answer(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> Made {
     let selected = runtime.catalog().select(route).expect("configured");
     let message = engine::ChatMessage { role: "user".to_owned(), content: question.to_owned() };
-    let prompt =
-        selected.route.tokenizer.encode_chat(&[message]).expect("the template accepts a user message");
-    let ask = Ask { prompt, ..how.clone() };
+    let read = |tokenizer: &engine::Tokenizer| tokenizer.encode_chat(std::slice::from_ref(&message));
+    let prompt = read(&selected.route.tokenizer).expect("the template accepts a user message");
+    let prompts = selected.route.prompts(read).expect("so do those of models with other tokens");
+    let ask = Ask { prompt, prompts, ..how.clone() };
     let mut answer = runtime.submit(&selected, ask).expect("accepted");
     let mut made = Made { ids: Vec::new(), text: String::new(), roles: BTreeSet::new() };
     while let Some(event) = answer.events.recv().await {

@@ -10,9 +10,9 @@ use e2e::Server;
 use journey::Adjustments;
 use serde_json::{Value, json};
 use tokenrouter::config::Config;
-use tokenrouter::runtime::{Ask, Event, Runtime};
+use tokenrouter::runtime::{Ask, Runtime};
 
-use crate::self_pair::questions;
+use crate::self_pair::{answer, questions};
 
 const ROUTES: &str = r#"
 [models.a]
@@ -80,24 +80,8 @@ fn turn(folder: &Path, by: u64) {
 }
 
 async fn ids(runtime: &Runtime, route: &str, question: &str, how: &Ask) -> (Vec<u32>, String) {
-    let selected = runtime.catalog().select(route).expect("configured");
-    let message = engine::ChatMessage { role: "user".to_owned(), content: question.to_owned() };
-    let read = |tokenizer: &engine::Tokenizer| tokenizer.encode_chat(std::slice::from_ref(&message));
-    let prompt = read(&selected.route.tokenizer).expect("read");
-    let ask = Ask { prompt, prompts: selected.route.prompts(read).expect("read"), ..how.clone() };
-    let mut answer = runtime.submit(&selected, ask).expect("accepted");
-    let (mut ids, mut text) = (Vec::new(), String::new());
-    while let Some(event) = answer.events.recv().await {
-        match event {
-            Event::Made(made) => {
-                ids.push(made.sampled.token);
-                text += &made.text;
-            }
-            Event::Finished(_) => break,
-            other => panic!("{route}: {other:?}"),
-        }
-    }
-    (ids, text)
+    let made = answer(runtime, route, question, how).await;
+    (made.ids, made.text)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
